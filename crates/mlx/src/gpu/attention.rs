@@ -3,7 +3,7 @@
 pub use mlx_sys::kernels::{Projected, RotaryAxes};
 
 use super::elementwise::is_float;
-use super::linear::MatrixUnit;
+use super::linear::{MatrixUnit, is_half_width};
 use super::plan::{Operand, Plan, bits, dtype, int, unused_output};
 use super::source::{
     ATTN_CHUNK_MMA, ATTN_CHUNK_WIDE, ATTN_MMA, ATTN_REDUCE, ATTN_ROWS, Dialect, QK_ROPE_WRITE,
@@ -472,10 +472,10 @@ impl PagedAttention {
 
     fn chunk_way(&self, dialect: Dialect) -> Way {
         let dim = self.shape.head_dim;
-        let is_bf16 = self.dtype == Dtype::Bf16 && self.pool == PoolFormat::Float(Dtype::Bf16);
+        let is_float = matches!(self.pool, PoolFormat::Float(_));
         if !self.has_tensor_types(dialect) {
             Way::Rows
-        } else if self.unit == MatrixUnit::Warpgroup && is_bf16 && matches!(dim, 64 | 128) {
+        } else if self.unit == MatrixUnit::Warpgroup && is_float && matches!(dim, 64 | 128) {
             Way::Wide
         } else if self.shape.group() > CHUNK_PAIRS {
             Way::Rows
@@ -502,7 +502,7 @@ impl PagedAttention {
             PoolFormat::Float(dtype) => dtype == self.dtype,
             PoolFormat::Packed { .. } => true,
         };
-        dialect == Dialect::Cuda && pool && matches!(self.dtype, Dtype::Bf16 | Dtype::F16)
+        dialect == Dialect::Cuda && pool && is_half_width(self.dtype)
     }
 
     /// What all attention kernels have.

@@ -1,13 +1,15 @@
 //! Products of rows with the weights of the experts that were chosen for them, on tensor cores.
 
-use super::linear::{FewRowsWeight, Stored, even, units, whole};
+use super::linear::{FewRowsWeight, Stored, even, is_half_width, units, whole};
 use super::plan::{Plan, dtype, int};
 use super::source::{Dialect, EXPERT_ROWS, WMM_EXPERT, WMM_EXPERTS};
 use crate::{Array, Dtype, Error, Result, device};
 
-/// Products of bf16 rows with the weights of experts, `[experts, outputs, inputs]`.
+/// Products of rows of bf16 or f16 with the weights of experts, `[experts, outputs, inputs]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpertProduct {
+    /// Of the rows, and of what is not packed in the weights.
+    pub dtype: Dtype,
     /// How the weights are stored.
     pub format: super::WeightFormat,
     /// Pairs of a row and an expert.
@@ -38,14 +40,14 @@ impl ExpertProduct {
         self.pairs > ONE_BY_ONE_MAX
     }
 
-    /// Inputs: `x` `[rows, inputs]` bf16; weights, scales and biases (any arrays for bf16 weights) with the experts as
+    /// Inputs: `x` `[rows, inputs]`; weights, scales and biases (any arrays for dense weights) with the experts as
     /// first axis; the pairs' experts `[pairs]` u32, or, if it [sorts](Self::sorts), the two arrays of [`expert_rows`] or others like them.
-    /// Output: `[pairs, outputs]` bf16. `None` for sizes without a kernel, and but for CUDA.
+    /// Output: `[pairs, outputs]`. `None` for sizes and dtypes without a kernel, and but for CUDA.
     pub fn plan(&self, dialect: Dialect) -> Option<Plan> {
         let fits = self.format.fits(self.inputs) && self.outputs > 0 && self.outputs % 16 == 0;
         let most = EXPERT_PAIRS_MAX.max(self.experts * PAIRS_OF_EXPERT_MAX);
         let few = (1..=most).contains(&self.pairs) && (1..=EXPERTS_MAX).contains(&self.experts);
-        if !fits || !few || dialect != Dialect::Cuda {
+        if !fits || !few || !is_half_width(self.dtype) || dialect != Dialect::Cuda {
             return None;
         }
         // Simd groups that share outputs, and those that share inputs. Measured on an H200 with 128 experts.
@@ -55,7 +57,8 @@ impl ExpertProduct {
         };
         let mut constants = self.format.constants().to_vec();
         constants.extend([
-            dtype("TO", Dtype::Bf16),
+            dtype("TX", self.dtype),
+            dtype("TO", self.dtype),
             int("PITCH", 0),
             whole(self.inputs),
             even(true),
@@ -65,7 +68,7 @@ impl ExpertProduct {
             int("WK", input_simds),
             int("CHOSEN", self.pairs_per_row),
         ]);
-        let outputs = vec![(vec![self.pairs, self.outputs], Dtype::Bf16)];
+        let outputs = vec![(vec![self.pairs, self.outputs], self.dtype)];
         let groups = [(self.outputs + 16 * output_simds - 1) / (16 * output_simds), of_pairs, 1];
         Some(Plan { kernel, constants, groups, threads: output_simds * input_simds * 32, outputs })
     }
@@ -96,7 +99,7 @@ pub fn expert_rows(experts: &Array, count: i32) -> Result<Option<[Array; 2]>> {
     made.map(Some).map_err(|_| Error::new("an order and its starts"))
 }
 
-/// Rows of `x` `[rows, inputs]` bf16 times the weights of experts: `[pairs, outputs]`. `experts`: `[pairs]` u32;
+/// Rows of `x` `[rows, inputs]` of bf16 or f16 times the weights of experts: `[pairs, outputs]`. `experts`: `[pairs]` u32;
 /// `sorted`: gives what [`expert_rows`] makes of them, where it is needed. `None` where there is no kernel.
 pub fn expert_product(
     x: &Array,
@@ -104,14 +107,12 @@ pub fn expert_product(
     weight: FewRowsWeight<'_>,
     sorted: impl FnOnce() -> Result<Option<[Array; 2]>>,
 ) -> Result<Option<Array>> {
-    let Some(Stored { format, w, scales, biases }) = weight.stored()? else { return Ok(None) };
+    let dtype = x.dtype()?;
+    let Some(Stored { format, w, scales, biases }) = weight.stored(dtype)? else { return Ok(None) };
     let (&[rows, inputs], &[count, outputs, _]) = (x.shape(), w.shape()) else { return Ok(None) };
-    if x.dtype()? != Dtype::Bf16 {
-        return Ok(None);
-    }
     let pairs = experts.size() as i32;
-    let product =
-        ExpertProduct { format, pairs, pairs_per_row: pairs / rows.max(1), experts: count, inputs, outputs };
+    let pairs_per_row = pairs / rows.max(1);
+    let product = ExpertProduct { dtype, format, pairs, pairs_per_row, experts: count, inputs, outputs };
     let Some(plan) = Dialect::of(device::backend()).and_then(|dialect| product.plan(dialect)) else {
         return Ok(None);
     };

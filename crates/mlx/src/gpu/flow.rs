@@ -85,8 +85,8 @@ impl FlowProduct {
         let streamed = (sharing, HeldRows::Streamed, 1, 1);
         let each = HeldRows::Registers;
         match (self.format, self.rows) {
-            (WeightFormat::Bf16, ..=8) => vec![(sharing, several, 1, 1), streamed],
-            (WeightFormat::Bf16, _) => vec![streamed],
+            (WeightFormat::Dense, ..=8) => vec![(sharing, several, 1, 1), streamed],
+            (WeightFormat::Dense, _) => vec![streamed],
             (_, ..=8) if units <= SIMDS_OF_TWO => {
                 vec![(units, each, (2 * SIMDS_OF_TWO / units).clamp(2, 8), 1), (units, each, 1, 1), streamed]
             }
@@ -108,7 +108,7 @@ impl FlowProduct {
 
     /// Inputs of a stage of the ring.
     fn unit(&self) -> i32 {
-        if self.format == WeightFormat::Bf16 { 128 } else { 256 }
+        if self.format == WeightFormat::Dense { 128 } else { 256 }
     }
 
     fn units(&self) -> i32 {
@@ -138,7 +138,7 @@ impl FlowProduct {
         let piece = if bits == 16 || self.format.group() == 32 { 32 } else { 64 };
         let blocks = unit / (piece * (8 / columns));
         let scales = match self.format {
-            WeightFormat::Bf16 => 0,
+            WeightFormat::Dense => 0,
             WeightFormat::MxFp4 => 256 / self.format.group(),
             WeightFormat::Four { group } | WeightFormat::Eight { group } => 512 / group,
         };
@@ -196,15 +196,15 @@ mod tests {
         assert_eq!(found(flow(four, 16, 9728, 2560)), (10, HeldRows::Registers, 4, 1, 4, 33));
         assert_eq!(found(flow(four, 16, 2560, 6144)), (10, HeldRows::Registers, 4, 1, 1, 132));
         assert_eq!(found(flow(four, 16, 1024, 6144)), (4, HeldRows::Registers, 4, 2, 1, 264));
-        assert_eq!(found(flow(WeightFormat::Bf16, 1, 4096, 28672)), (8, HeldRows::Shared(4), 6, 1, 1, 132));
-        assert_eq!(found(flow(WeightFormat::Bf16, 16, 14336, 4096)), (8, HeldRows::Streamed, 3, 1, 1, 132));
+        assert_eq!(found(flow(WeightFormat::Dense, 1, 4096, 28672)), (8, HeldRows::Shared(4), 6, 1, 1, 132));
+        assert_eq!(found(flow(WeightFormat::Dense, 16, 14336, 4096)), (8, HeldRows::Streamed, 3, 1, 1, 132));
     }
 
     #[test]
     fn every_size_has_a_way_that_fits_and_holds_all_units() {
         let groups = [32, 64, 128];
         let packed = groups.map(|group| [WeightFormat::Four { group }, WeightFormat::Eight { group }]);
-        let formats = packed.into_iter().flatten().chain([WeightFormat::MxFp4, WeightFormat::Bf16]);
+        let formats = packed.into_iter().flatten().chain([WeightFormat::MxFp4, WeightFormat::Dense]);
         for format in formats {
             for (rows, inputs) in (1..=16).flat_map(|rows| (1..600).map(move |units| (rows, units * 64))) {
                 let product = FlowProduct { format, rows, inputs, outputs: 2560 };

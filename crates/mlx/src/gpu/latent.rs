@@ -4,7 +4,7 @@
 
 use super::attention::RotaryOrder;
 use super::elementwise::is_float;
-use super::linear::{FewRowsWeight, Stored, even, units, whole};
+use super::linear::{FewRowsWeight, Stored, even, is_half_width, units, whole};
 use super::plan::{Plan, bits, dtype, int, unused_output};
 use super::source::{ATTN_LATENT, ATTN_REDUCE, Dialect, LATENT_GATHER, LATENT_WRITE, WMM_HEADS};
 use super::weight_format::WeightFormat;
@@ -247,9 +247,11 @@ impl PagedLatents {
     }
 }
 
-/// Products of bf16 rows with a weight for each head, `[heads, outputs, inputs]`.
+/// Products of rows of bf16 or f16 with a weight for each head, `[heads, outputs, inputs]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadProduct {
+    /// Of the rows, and of what is not packed in the weights.
+    pub dtype: Dtype,
     /// How the weights are stored.
     pub format: WeightFormat,
     /// Rows of `x`.
@@ -268,21 +270,26 @@ pub struct HeadProduct {
 const HEAD_ROWS_MAX: i32 = 256;
 
 impl HeadProduct {
-    /// Inputs: `x` `[rows, heads · pitch]` bf16, weights, scales and biases (any arrays for bf16 weights). Output:
-    /// `[rows, heads, outputs]` bf16. `None` for sizes without a kernel, and but for CUDA.
+    /// Inputs: `x` `[rows, heads · pitch]`, weights, scales and biases (any arrays for dense weights). Output:
+    /// `[rows, heads, outputs]`. `None` for sizes and dtypes without a kernel, and but for CUDA.
     pub fn plan(&self, dialect: Dialect) -> Option<Plan> {
         let Self { inputs, pitch, outputs, .. } = *self;
         // Rows are read by 16 bytes.
         let fits =
             self.format.fits(inputs) && pitch >= inputs && pitch % 8 == 0 && outputs > 0 && outputs % 16 == 0;
-        if !fits || dialect != Dialect::Cuda || !(1..=HEAD_ROWS_MAX).contains(&self.rows) {
+        if !fits
+            || !is_half_width(self.dtype)
+            || dialect != Dialect::Cuda
+            || !(1..=HEAD_ROWS_MAX).contains(&self.rows)
+        {
             return None;
         }
         let tiles = ((self.rows.min(32) as u32).div_ceil(8)).next_power_of_two() as i32;
         let (output_simds, input_simds) = (if outputs >= 256 { 2 } else { 1 }, 2.min(units(inputs)));
         let mut constants = self.format.constants().to_vec();
         constants.extend([
-            dtype("TO", Dtype::Bf16),
+            dtype("TX", self.dtype),
+            dtype("TO", self.dtype),
             int("INPUTS", inputs),
             int("PITCH", pitch),
             whole(inputs),
@@ -293,7 +300,7 @@ impl HeadProduct {
             int("WK", input_simds),
         ]);
         let groups = [(outputs + 16 * output_simds - 1) / (16 * output_simds), self.heads, 1];
-        let outputs = vec![(vec![self.rows, self.heads, outputs], Dtype::Bf16)];
+        let outputs = vec![(vec![self.rows, self.heads, outputs], self.dtype)];
         Some(Plan {
             kernel: &WMM_HEADS,
             constants,
@@ -304,16 +311,17 @@ impl HeadProduct {
     }
 }
 
-/// The products of each head of `x`, `[rows, heads · pitch]` bf16, whose first elements it reads, with its weight:
+/// The products of each head of `x`, `[rows, heads · pitch]` of bf16 or f16, whose first elements it reads, with its weight:
 /// `[rows, heads, outputs]`. `None` where there is no kernel.
 pub fn head_product(x: &Array, weight: FewRowsWeight<'_>) -> Result<Option<Array>> {
-    let Some(Stored { format, w, scales, biases }) = weight.stored()? else { return Ok(None) };
+    let dtype = x.dtype()?;
+    let Some(Stored { format, w, scales, biases }) = weight.stored(dtype)? else { return Ok(None) };
     let (&[rows, width], &[heads, outputs, _]) = (x.shape(), w.shape()) else { return Ok(None) };
-    if x.dtype()? != Dtype::Bf16 || heads <= 0 {
+    if heads <= 0 {
         return Ok(None);
     }
     let inputs = weight.inputs()?;
-    let product = HeadProduct { format, rows, heads, inputs, pitch: width / heads, outputs };
+    let product = HeadProduct { dtype, format, rows, heads, inputs, pitch: width / heads, outputs };
     let plan = Dialect::of(device::backend()).and_then(|dialect| product.plan(dialect));
     let Some(plan) = plan else { return Ok(None) };
     Ok(plan.call(&[x, w, scales, biases])?.into_iter().next())

@@ -26,9 +26,11 @@ impl MatrixUnit {
     }
 }
 
-/// `x · wᵀ` for up to 64 rows of bf16.
+/// `x · wᵀ` for up to 64 rows of bf16 or f16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FewRows {
+    /// Of `x`, and of what is not packed in the weights.
+    pub dtype: Dtype,
     /// How the weights are stored.
     pub format: WeightFormat,
     /// Rows of `x`.
@@ -57,19 +59,20 @@ const PRODUCERS: i32 = 4;
 /// Stages of a group's rows in the order of its products, and as they are.
 const WIDE_STAGES: i32 = 3;
 const WIDE_COPIES: i32 = 3;
-/// Warpgroups of a group that share its rows, with bf16 weights.
+/// Warpgroups of a group that share its rows, with weights that are not packed.
 const DENSE_WARPGROUPS: i32 = 2;
 /// Stages of a group's rows and weights.
 const DENSE_STAGES: i32 = 7;
 
 impl FewRows {
-    /// Inputs: `x` `[rows, inputs]` bf16, weights, scales and biases (any arrays for bf16 weights). The first plan's
-    /// output is `[1, rows, outputs]` bf16, or `[splits, rows, outputs]` f32, which a second plan adds up. Nothing but the
-    /// number of rows is compiled in, in four classes. `None` for sizes without a kernel, and but for CUDA.
+    /// Inputs: `x` `[rows, inputs]`, weights, scales and biases (any arrays for dense weights). The first plan's output is
+    /// `[1, rows, outputs]` of `x`'s dtype, or `[splits, rows, outputs]` f32, which a second plan adds up. Nothing but the
+    /// number of rows is compiled in, in four classes. `None` for sizes and dtypes without a kernel, and but for CUDA.
     pub fn plans(&self, dialect: Dialect) -> Option<Vec<Plan>> {
         if !self.format.fits(self.inputs)
             || self.outputs < 1
             || dialect != Dialect::Cuda
+            || !is_half_width(self.dtype)
             || !(1..=FEW_ROWS_MAX).contains(&self.rows)
         {
             return None;
@@ -77,24 +80,24 @@ impl FewRows {
         let (plan, splits) = match (self.unit, self.format) {
             (MatrixUnit::Warpgroup, _) if self.rows <= 16 => self.flow().unwrap_or_else(|| self.narrow()),
             (MatrixUnit::SimdGroup, _) if self.rows <= 16 => self.narrow(),
-            (MatrixUnit::Warpgroup, WeightFormat::Bf16) => self.dense(),
-            (MatrixUnit::SimdGroup, WeightFormat::Bf16) if self.is_even() => self.staged(),
-            (MatrixUnit::SimdGroup, WeightFormat::Bf16) => self.narrow(),
+            (MatrixUnit::Warpgroup, WeightFormat::Dense) => self.dense(),
+            (MatrixUnit::SimdGroup, WeightFormat::Dense) if self.is_even() => self.staged(),
+            (MatrixUnit::SimdGroup, WeightFormat::Dense) => self.narrow(),
             (MatrixUnit::Warpgroup, _) => self.wide(),
             (MatrixUnit::SimdGroup, WeightFormat::Four { group: 64 }) if self.is_even() => self.staged(),
             (MatrixUnit::SimdGroup, _) => self.narrow(),
         };
-        let partial = if splits == 1 { Dtype::Bf16 } else { Dtype::F32 };
-        let first = plan.with_output((vec![splits, self.rows, self.outputs], partial));
+        let partial = if splits == 1 { self.dtype } else { Dtype::F32 };
+        let first = plan.with_output(self.dtype, (vec![splits, self.rows, self.outputs], partial));
         if splits == 1 {
             return Some(vec![first]);
         }
         let sum = Plan {
             kernel: &WMM_SUM,
-            constants: vec![dtype("T", Dtype::Bf16)],
+            constants: vec![dtype("T", self.dtype)],
             groups: [(self.rows * self.outputs / 8 + 127) / 128, 1, 1],
             threads: 128,
-            outputs: vec![(vec![self.rows, self.outputs], Dtype::Bf16)],
+            outputs: vec![(vec![self.rows, self.outputs], self.dtype)],
         };
         Some(vec![first, sum])
     }
@@ -155,7 +158,7 @@ impl FewRows {
 
     /// 17 to 64 rows, which pass through shared memory.
     fn staged(&self) -> (Unfinished, i32) {
-        let row_tiles = if self.format == WeightFormat::Bf16 { 1 } else { 2 };
+        let row_tiles = if self.format == WeightFormat::Dense { 1 } else { 2 };
         let blocks = (self.outputs + 64 * row_tiles - 1) / (64 * row_tiles);
         let splits = (units(self.inputs) / 2).min(STAGED_GROUPS_WANTED / blocks).clamp(1, 10);
         let tiles = if self.rows <= 32 { 4 } else { 8 };
@@ -164,7 +167,7 @@ impl FewRows {
         (Unfinished { kernel: &WMM_STAGED, format, whole, even, constants, blocks, splits, simds: 4 }, splits)
     }
 
-    /// 17 to 64 rows with bf16 weights by warpgroups.
+    /// 17 to 64 rows with dense weights by warpgroups.
     fn dense(&self) -> (Unfinished, i32) {
         let warpgroups = DENSE_WARPGROUPS;
         let blocks = (self.outputs + 64 * warpgroups - 1) / (64 * warpgroups);
@@ -205,6 +208,11 @@ impl FewRows {
     }
 }
 
+/// Whether tensor cores multiply it as it is.
+pub(super) fn is_half_width(dtype: Dtype) -> bool {
+    matches!(dtype, Dtype::Bf16 | Dtype::F16)
+}
+
 /// Of 256 inputs, which kernels read at a time.
 pub(super) fn units(inputs: i32) -> i32 {
     (inputs + 255) / 256
@@ -233,8 +241,9 @@ struct Unfinished {
 }
 
 impl Unfinished {
-    fn with_output(self, output: (Vec<i32>, Dtype)) -> Plan {
-        let mut constants = vec![dtype("TO", output.1), int("PITCH", 0), self.whole, self.even];
+    fn with_output(self, rows: Dtype, output: (Vec<i32>, Dtype)) -> Plan {
+        let mut constants =
+            vec![dtype("TX", rows), dtype("TO", output.1), int("PITCH", 0), self.whole, self.even];
         constants.extend(self.format.constants());
         constants.extend(self.constants.iter().map(|(name, value)| int(name, *value)));
         Plan {
@@ -247,16 +256,14 @@ impl Unfinished {
     }
 }
 
-/// `x · wᵀ` for bf16 rows `[.., inputs]`, up to 64 in all, by our kernels. `None` where there is none for them.
+/// `x · wᵀ` for rows `[.., inputs]` of bf16 or f16, up to 64 in all, by our kernels. `None` where there is none for them.
 pub fn few_rows(x: &Array, weight: FewRowsWeight<'_>) -> Result<Option<Array>> {
-    let Some(Stored { format, w, scales, biases }) = weight.stored()? else { return Ok(None) };
+    let dtype = x.dtype()?;
+    let Some(Stored { format, w, scales, biases }) = weight.stored(dtype)? else { return Ok(None) };
     let (Some(inputs), &[outputs, _]) = (x.shape().last().copied(), w.shape()) else { return Ok(None) };
-    if x.dtype()? != Dtype::Bf16 {
-        return Ok(None);
-    }
     let rows = x.size() as i32 / inputs.max(1);
     let dialect = Dialect::of(device::backend());
-    let product = FewRows { format, rows, inputs, outputs, unit: MatrixUnit::of_device() };
+    let product = FewRows { dtype, format, rows, inputs, outputs, unit: MatrixUnit::of_device() };
     let plans = dialect.and_then(|dialect| product.plans(dialect));
     let Some(plans) = plans else { return Ok(None) };
     let flat = x.reshape(&[rows, inputs])?;
@@ -286,7 +293,7 @@ pub fn parts_of(product: &Array) -> Option<Array> {
 /// The weights of [`few_rows`].
 #[derive(Clone, Copy, Debug)]
 pub enum FewRowsWeight<'a> {
-    /// `[outputs, inputs]` bf16.
+    /// `[outputs, inputs]`.
     Dense(&'a Array),
     /// Affine codes.
     Packed(&'a Quantized),
@@ -309,11 +316,11 @@ impl<'a> FewRowsWeight<'a> {
         }
     }
 
-    /// `None` for weights without a kernel.
-    pub(super) fn stored(self) -> Result<Option<Stored<'a>>> {
+    /// `None` for weights without a kernel for such rows.
+    pub(super) fn stored(self, rows: Dtype) -> Result<Option<Stored<'a>>> {
         match self {
-            Self::Dense(w) if w.dtype()? == Dtype::Bf16 => {
-                Ok(Some(Stored { format: WeightFormat::Bf16, w, scales: w, biases: w }))
+            Self::Dense(w) if w.dtype()? == rows => {
+                Ok(Some(Stored { format: WeightFormat::Dense, w, scales: w, biases: w }))
             }
             Self::Dense(_) => Ok(None),
             Self::Packed(packed) => {
@@ -331,8 +338,8 @@ impl<'a> FewRowsWeight<'a> {
                     (_, Some(biases)) => biases,
                     (_, None) => return Ok(None),
                 };
-                let are_bf16 = scales.dtype()? == Dtype::Bf16 && biases.dtype()? == Dtype::Bf16;
-                Ok(are_bf16.then_some(Stored { format, w, scales, biases }))
+                let are_alike = scales.dtype()? == rows && biases.dtype()? == rows;
+                Ok(are_alike.then_some(Stored { format, w, scales, biases }))
             }
         }
     }

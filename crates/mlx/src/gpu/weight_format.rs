@@ -6,7 +6,7 @@ use crate::fast::{TemplateArg, TemplateValue};
 /// How the weights of a product are stored, `[outputs, inputs]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightFormat {
-    /// Affine codes of 4 bits with bf16 scales and biases, one of each for a group of 32, 64 or 128.
+    /// Affine codes of 4 bits with scales and biases in the rows' dtype, one of each for a group of 32, 64 or 128.
     Four {
         /// Weights of a group.
         group: i32,
@@ -18,8 +18,8 @@ pub enum WeightFormat {
     },
     /// Floats of 4 bits in groups of 32, whose scales are powers of two: MLX's `mxfp4`.
     MxFp4,
-    /// bf16.
-    Bf16,
+    /// The rows' dtype.
+    Dense,
 }
 
 impl WeightFormat {
@@ -27,7 +27,7 @@ impl WeightFormat {
         match self {
             Self::Four { .. } | Self::MxFp4 => 4,
             Self::Eight { .. } => 8,
-            Self::Bf16 => 16,
+            Self::Dense => 16,
         }
     }
 
@@ -35,7 +35,7 @@ impl WeightFormat {
         match self {
             Self::Four { group } | Self::Eight { group } => group,
             Self::MxFp4 => 32,
-            Self::Bf16 => 64,
+            Self::Dense => 64,
         }
     }
 

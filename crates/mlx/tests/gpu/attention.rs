@@ -425,6 +425,7 @@ fn wide_chunks() -> Vec<Case> {
         chunks(windowed(attention(Bf16, [6, 2, 64], 16), 70, 70), &[(50, 190)]),
         chunks(with_sinks(attention(Bf16, [8, 2, 64], 16)), &[(0, 2), (9, 40)]),
         chunks(capped(with_sinks(attention(Bf16, [4, 2, 128], 16)), 1.5), &[(9, 240)]),
+        chunks(attention(F16, [4, 1, 64], 16), &[(0, 45), (40, 30)]),
     ];
     assert!(cases.iter().all(|case| case.plans[0].kernel.name == "attn_chunk_wide"));
     cases

@@ -23,7 +23,9 @@ fn case(dtype: Dtype, width: i32, format: TableFormat) -> Case {
             let dense = table.to_f64();
             (vec![table.clone(), table.clone(), table], dense)
         }
-        TableFormat::Packed { bits, group } => packed(&mut numbers, (bits as usize, group), width, vocab),
+        TableFormat::Packed { bits, group } => {
+            packed(&mut numbers, Bf16, (bits as usize, group), [width, vocab])
+        }
     };
     let row = |token: &i32| dense[(token * width) as usize..((token + 1) * width) as usize].to_vec();
     let expected = tokens.iter().flat_map(row).collect();

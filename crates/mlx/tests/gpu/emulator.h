@@ -370,16 +370,17 @@ inline unsigned gk_turned(unsigned x) {
   }
   return r;
 }
-inline unsigned gk_less2(unsigned a, unsigned b) {
-  unsigned r = 0;
-  for (int i = 0; i < 32; i += 16) {
-    emu::f16 x, y;
-    x.b = a >> i;
-    y.b = b >> i;
-    r |= (unsigned)emu::f16((float)x - (float)y).b << i;
+template <typename T> struct gk_pairs {
+  static float half(unsigned pair, int at) {
+    T x;
+    x.b = pair >> at;
+    return (float)x;
   }
-  return r;
-}
+  template <typename F> static unsigned each(F f) { return T(f(0)).b | (unsigned)T(f(16)).b << 16; }
+  static unsigned fma(unsigned a, unsigned b, unsigned c) { return each([=](int at) { return half(a, at) * half(b, at) + half(c, at); }); }
+  static unsigned times(unsigned a, unsigned b) { return each([=](int at) { return half(a, at) * half(b, at); }); }
+  static unsigned less(unsigned a, unsigned b) { return each([=](int at) { return half(a, at) - half(b, at); }); }
+};
 // cuda_wgmma.h's functions. Each simd group computes its 16 rows; what is missing between the four is not noticed.
 inline unsigned long long gk_tiles(const void* first, int across, int down) {
   if ((uintptr_t)first % 16 || across % 128 || down % 128) emu::fail("misaligned tiles");
@@ -392,7 +393,7 @@ inline unsigned long long gk_swizzled(const void* first, int across) {
 }
 inline unsigned long long gk_further(unsigned long long tiles, int bytes) { return tiles + bytes; }
 inline const char* emu_swizzled(const char* at) { return (const char*)((uintptr_t)at ^ ((uintptr_t)at >> 7 & 7) << 4); }
-template <int MT> struct gk_warpgroup {
+template <typename T, int MT> struct gk_warpgroup {
   static void start(float (&c)[MT][4], const unsigned (&a)[4], unsigned long long tiles) { product<false, false>(c, shared_rows(a), tiles); }
   static void mma(float (&c)[MT][4], const unsigned (&a)[4], unsigned long long tiles) { product<true, false>(c, shared_rows(a), tiles); }
   static void mma_t(float (&c)[MT][4], const unsigned (&a)[4], unsigned long long tiles) { product<true, true>(c, shared_rows(a), tiles); }
@@ -402,7 +403,7 @@ template <int MT> struct gk_warpgroup {
     product<true, false>(c, [=](int row8, int k) { return number(emu_swizzled(first + (row + row8 * 8) * 128 + k * 2)); }, tiles);
   }
   static float number(const char* at) {
-    emu::bf16 x;
+    T x;
     memcpy(&x.b, at, 2);
     return (float)x;
   }
@@ -412,7 +413,7 @@ template <int MT> struct gk_warpgroup {
     auto t = emu::exchange(a, sizeof a);
     for (int i = 0; i < 4; ++i) memcpy(rows.word[i], t[(emu::cur->index & 31) / 4 * 4 + i], sizeof rows.word[i]);
     return [=](int row8, int k) {
-      emu::bf16 x;
+      T x;
       x.b = rows.word[(k & 7) / 2][row8 + (k >= 8 ? 2 : 0)] >> (k & 1) * 16;
       return (float)x;
     };
@@ -488,15 +489,6 @@ inline unsigned gk_bytes(unsigned a, unsigned b, unsigned s) {
 }
 inline float gk_bits(unsigned x) { float f; memcpy(&f, &x, 4); return f; }
 inline unsigned gk_word_of(float x) { unsigned u; memcpy(&u, &x, 4); return u; }
-inline unsigned emu_affine2(unsigned q, unsigned s, unsigned b, float centre) {
-  unsigned r = 0;
-  for (int i = 0; i < 32; i += 16)
-    r |= (unsigned)emu::bf16((gk_bits(q >> i << 16) - centre) * gk_bits(s >> i << 16) + gk_bits(b >> i << 16)).b << i;
-  return r;
-}
-inline unsigned gk_times2(unsigned a, unsigned b) { return emu_affine2(a, b, 0x80008000u, 0); }
-inline unsigned gk_affine2(unsigned q, unsigned s, unsigned b) { return emu_affine2(q, s, b, 128); }
-inline unsigned gk_scaled2(unsigned q, unsigned s, unsigned b) { return emu_affine2(q, s, b, 0); }
 #endif
 
 #ifdef EMULATE_METAL

@@ -1,10 +1,10 @@
 //! Products with the weights of the experts that were chosen for each row.
 
-use mlx::Dtype::{Bf16, I32, U32};
+use mlx::Dtype::{self, Bf16, F16, I32, U32};
 use mlx::gpu::{Dialect, ExpertProduct, Plan, WeightFormat, expert_rows_plan};
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
-use crate::linear::{packed, packed_floats};
+use crate::linear::stored;
 
 struct Case {
     product: ExpertProduct,
@@ -16,26 +16,16 @@ struct Case {
 
 /// `tokens` rows with `chosen` different experts each. With `shared`, these read one row of `x`.
 fn case(
-    format: WeightFormat,
+    (dtype, format): (Dtype, WeightFormat),
     [tokens, chosen, experts]: [usize; 3],
     shared: bool,
     [inputs, outputs]: [i32; 2],
 ) -> Case {
     let mut numbers = Numbers((tokens * 31 + chosen * 7 + experts) as u64);
     let rows = if shared { tokens } else { tokens * chosen };
-    let x = numbers.tensor(Bf16, &[rows as i32, inputs]);
+    let x = numbers.tensor(dtype, &[rows as i32, inputs]);
     let all = experts as i32 * outputs;
-    let (mut weights, dense) = match format {
-        WeightFormat::Bf16 => {
-            let w = numbers.tensor(Bf16, &[all, inputs]);
-            let dense = w.to_f64();
-            let unread = numbers.tensor(Bf16, &[8]);
-            (vec![w, unread.clone(), unread], dense)
-        }
-        WeightFormat::Eight { group } => packed(&mut numbers, (8, group), inputs, all),
-        WeightFormat::MxFp4 => packed_floats(&mut numbers, inputs, all),
-        WeightFormat::Four { group } => packed(&mut numbers, (4, group), inputs, all),
-    };
+    let (mut weights, dense) = stored(&mut numbers, dtype, format, [inputs, all]);
     weights[0].shape = vec![experts as i32, outputs, weights[0].shape[1]];
     let mut pairs = Vec::new();
     for _ in 0..tokens {
@@ -55,6 +45,7 @@ fn case(
         }
     }
     let product = ExpertProduct {
+        dtype,
         format,
         pairs: pairs.len() as i32,
         pairs_per_row: if shared { chosen as i32 } else { 1 },
@@ -67,19 +58,21 @@ fn case(
 
 fn cases() -> Vec<Case> {
     vec![
-        case(WeightFormat::Eight { group: 64 }, [1, 4, 6], true, [768, 48]),
-        case(WeightFormat::Four { group: 64 }, [1, 4, 6], true, [768, 48]),
-        case(WeightFormat::Four { group: 64 }, [3, 2, 5], false, [768, 32]),
-        case(WeightFormat::Four { group: 64 }, [9, 2, 40], true, [768, 32]),
-        case(WeightFormat::Four { group: 64 }, [37, 3, 4], false, [512, 32]),
-        case(WeightFormat::Four { group: 64 }, [1, 4, 6], true, [704, 48]),
-        case(WeightFormat::Four { group: 64 }, [9, 2, 40], false, [1408, 32]),
-        case(WeightFormat::Eight { group: 64 }, [9, 2, 4], false, [704, 32]),
-        case(WeightFormat::Bf16, [5, 3, 7], true, [768, 32]),
-        case(WeightFormat::MxFp4, [1, 4, 6], true, [704, 48]),
-        case(WeightFormat::MxFp4, [9, 2, 4], false, [704, 32]),
-        case(WeightFormat::Four { group: 32 }, [3, 2, 5], false, [768, 32]),
-        case(WeightFormat::Bf16, [2, 3, 4], false, [768, 16]),
+        case((Bf16, WeightFormat::Eight { group: 64 }), [1, 4, 6], true, [768, 48]),
+        case((Bf16, WeightFormat::Four { group: 64 }), [1, 4, 6], true, [768, 48]),
+        case((Bf16, WeightFormat::Four { group: 64 }), [3, 2, 5], false, [768, 32]),
+        case((Bf16, WeightFormat::Four { group: 64 }), [9, 2, 40], true, [768, 32]),
+        case((Bf16, WeightFormat::Four { group: 64 }), [37, 3, 4], false, [512, 32]),
+        case((Bf16, WeightFormat::Four { group: 64 }), [1, 4, 6], true, [704, 48]),
+        case((Bf16, WeightFormat::Four { group: 64 }), [9, 2, 40], false, [1408, 32]),
+        case((Bf16, WeightFormat::Eight { group: 64 }), [9, 2, 4], false, [704, 32]),
+        case((Bf16, WeightFormat::Dense), [5, 3, 7], true, [768, 32]),
+        case((Bf16, WeightFormat::MxFp4), [1, 4, 6], true, [704, 48]),
+        case((Bf16, WeightFormat::MxFp4), [9, 2, 4], false, [704, 32]),
+        case((Bf16, WeightFormat::Four { group: 32 }), [3, 2, 5], false, [768, 32]),
+        case((Bf16, WeightFormat::Dense), [2, 3, 4], false, [768, 16]),
+        case((F16, WeightFormat::Four { group: 64 }), [1, 4, 6], true, [704, 48]),
+        case((F16, WeightFormat::MxFp4), [9, 2, 4], false, [704, 32]),
     ]
 }
 
@@ -129,14 +122,15 @@ fn product_error(program: &Program, at: usize, case: &Case, seed: i32) -> f64 {
     let inputs = [vec![case.x.clone()], case.weights.clone(), pairs].concat();
     let plan = case.product.plan(Dialect::Cuda).unwrap();
     match program.run(at, &plan, &inputs, seed) {
-        Ok(mut made) => error(&made.pop().unwrap().to_f64(), &case.expected) / tolerance(Bf16),
+        Ok(mut made) => error(&made.pop().unwrap().to_f64(), &case.expected) / tolerance(case.product.dtype),
         Err(_) => f64::INFINITY,
     }
 }
 
 fn product_program(name: &str, cases: &[Case], broken: Break) -> Program {
     let plan = |case: &Case| {
-        let mut types = vec![Bf16, case.weights[0].dtype, Bf16, Bf16];
+        let inputs = std::iter::once(&case.x).chain(&case.weights);
+        let mut types: Vec<_> = inputs.map(|input| input.dtype).collect();
         types.extend(if case.product.sorts() { vec![I32, I32] } else { vec![U32] });
         (case.product.plan(Dialect::Cuda).unwrap(), types, broken)
     };

@@ -7,7 +7,7 @@ use mlx::gpu::{
 };
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
-use crate::linear::{packed, packed_floats};
+use crate::linear::stored;
 
 /// A launch, or two of which the second reduces what the first left, and what must come out.
 struct Case {
@@ -232,26 +232,16 @@ fn gathers() -> Vec<Case> {
 }
 
 fn product_case(
-    format: WeightFormat,
+    (dtype, format): (Dtype, WeightFormat),
     [rows, heads]: [i32; 2],
     inputs: i32,
     pitch: i32,
     outputs: i32,
 ) -> Case {
     let mut numbers = Numbers((rows + heads * 31 + inputs) as u64);
-    let x = numbers.tensor(Bf16, &[rows, heads * pitch]);
+    let x = numbers.tensor(dtype, &[rows, heads * pitch]);
     let all = heads * outputs;
-    let (mut weights, dense) = match format {
-        WeightFormat::Bf16 => {
-            let w = numbers.tensor(Bf16, &[all, inputs]);
-            let dense = w.to_f64();
-            let unread = numbers.tensor(Bf16, &[8]);
-            (vec![w, unread.clone(), unread], dense)
-        }
-        WeightFormat::Eight { group } => packed(&mut numbers, (8, group), inputs, all),
-        WeightFormat::MxFp4 => packed_floats(&mut numbers, inputs, all),
-        WeightFormat::Four { group } => packed(&mut numbers, (4, group), inputs, all),
-    };
+    let (mut weights, dense) = stored(&mut numbers, dtype, format, [inputs, all]);
     weights[0].shape = vec![heads, outputs, weights[0].shape[1]];
     let (x_values, columns) = (x.to_f64(), inputs as usize);
     let mut expected = Vec::new();
@@ -261,18 +251,20 @@ fn product_case(
             expected.push(x.iter().zip(w).map(|(x, w)| x * w).sum());
         }
     }
-    let plan = HeadProduct { format, rows, heads, inputs, pitch, outputs }.plan(Dialect::Cuda).unwrap();
+    let plan =
+        HeadProduct { dtype, format, rows, heads, inputs, pitch, outputs }.plan(Dialect::Cuda).unwrap();
     let inputs = [vec![x], weights].concat();
-    Case { plans: vec![plan], inputs, expected: vec![(4, expected)], dtype: Bf16 }
+    Case { plans: vec![plan], inputs, expected: vec![(4, expected)], dtype }
 }
 
 fn products() -> Vec<Case> {
     vec![
-        product_case(WeightFormat::Four { group: 64 }, [1, 3], 128, 192, 320),
-        product_case(WeightFormat::Four { group: 64 }, [45, 2], 512, 512, 48),
-        product_case(WeightFormat::Eight { group: 64 }, [9, 3], 192, 256, 64),
-        product_case(WeightFormat::Bf16, [3, 4], 128, 192, 64),
-        product_case(WeightFormat::Bf16, [70, 2], 512, 512, 128),
+        product_case((Bf16, WeightFormat::Four { group: 64 }), [1, 3], 128, 192, 320),
+        product_case((Bf16, WeightFormat::Four { group: 64 }), [45, 2], 512, 512, 48),
+        product_case((Bf16, WeightFormat::Eight { group: 64 }), [9, 3], 192, 256, 64),
+        product_case((Bf16, WeightFormat::Dense), [3, 4], 128, 192, 64),
+        product_case((Bf16, WeightFormat::Dense), [70, 2], 512, 512, 128),
+        product_case((F16, WeightFormat::Four { group: 64 }), [9, 3], 192, 256, 64),
     ]
 }
 

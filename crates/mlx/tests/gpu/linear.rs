@@ -1,6 +1,6 @@
 //! Products of a few rows with weights of 4, 8 and 16 bits.
 
-use mlx::Dtype::{self, Bf16, F32, U32};
+use mlx::Dtype::{self, Bf16, F16, F32, U32};
 use mlx::gpu::{Dialect, FewRows, MatrixUnit, Plan, WeightFormat};
 
 use MatrixUnit::{SimdGroup, Warpgroup};
@@ -11,22 +11,22 @@ struct Case {
     plans: Vec<Plan>,
     inputs: Vec<Tensor>,
     expected: Vec<f64>,
+    dtype: Dtype,
 }
 
 fn case(unit: MatrixUnit, format: WeightFormat, rows: i32, inputs: i32, outputs: i32) -> Case {
+    case_of(Bf16, unit, format, [rows, inputs, outputs])
+}
+
+fn f16_case(unit: MatrixUnit, format: WeightFormat, rows: i32, inputs: i32, outputs: i32) -> Case {
+    case_of(F16, unit, format, [rows, inputs, outputs])
+}
+
+fn case_of(dtype: Dtype, unit: MatrixUnit, format: WeightFormat, sizes: [i32; 3]) -> Case {
+    let [rows, inputs, outputs] = sizes;
     let mut numbers = Numbers((rows + inputs + outputs) as u64);
-    let x = numbers.tensor(Bf16, &[rows, inputs]);
-    let (weights, dense) = match format {
-        WeightFormat::Bf16 => {
-            let w = numbers.tensor(Bf16, &[outputs, inputs]);
-            let dense = w.to_f64();
-            let unread = numbers.tensor(Bf16, &[8]);
-            (vec![w, unread.clone(), unread], dense)
-        }
-        WeightFormat::Four { group } => packed(&mut numbers, (4, group), inputs, outputs),
-        WeightFormat::Eight { group } => packed(&mut numbers, (8, group), inputs, outputs),
-        WeightFormat::MxFp4 => packed_floats(&mut numbers, inputs, outputs),
-    };
+    let x = numbers.tensor(dtype, &[rows, inputs]);
+    let (weights, dense) = stored(&mut numbers, dtype, format, [inputs, outputs]);
     let (columns, x_values) = (inputs as usize, x.to_f64());
     let expected = x_values
         .chunks_exact(columns)
@@ -37,19 +37,39 @@ fn case(unit: MatrixUnit, format: WeightFormat, rows: i32, inputs: i32, outputs:
                 .collect::<Vec<f64>>()
         })
         .collect();
-    let plans = FewRows { format, rows, inputs, outputs, unit }.plans(Dialect::Cuda).unwrap();
-    Case { plans, inputs: [vec![x], weights].concat(), expected }
+    let plans = FewRows { dtype, format, rows, inputs, outputs, unit }.plans(Dialect::Cuda).unwrap();
+    Case { plans, inputs: [vec![x], weights].concat(), expected, dtype }
+}
+
+/// Weights, scales and biases as kernels take them, and the weights they stand for.
+pub(crate) fn stored(
+    numbers: &mut Numbers,
+    dtype: Dtype,
+    format: WeightFormat,
+    [inputs, outputs]: [i32; 2],
+) -> (Vec<Tensor>, Vec<f64>) {
+    match format {
+        WeightFormat::Dense => {
+            let w = numbers.tensor(dtype, &[outputs, inputs]);
+            let dense = w.to_f64();
+            let unread = numbers.tensor(dtype, &[8]);
+            (vec![w, unread.clone(), unread], dense)
+        }
+        WeightFormat::Four { group } => packed(numbers, dtype, (4, group), [inputs, outputs]),
+        WeightFormat::Eight { group } => packed(numbers, dtype, (8, group), [inputs, outputs]),
+        WeightFormat::MxFp4 => packed_floats(numbers, inputs, outputs),
+    }
 }
 
 /// Codes, scales and biases as MLX packs them, and the weights they stand for.
 pub(crate) fn packed(
     numbers: &mut Numbers,
+    dtype: Dtype,
     (bits, group): (usize, i32),
-    inputs: i32,
-    outputs: i32,
+    [inputs, outputs]: [i32; 2],
 ) -> (Vec<Tensor>, Vec<f64>) {
     let groups = [outputs, inputs / group];
-    let (scales, biases) = (numbers.tensor(Bf16, &groups), numbers.tensor(Bf16, &groups));
+    let (scales, biases) = (numbers.tensor(dtype, &groups), numbers.tensor(dtype, &groups));
     let codes: Vec<u32> = (0..outputs * inputs).map(|_| numbers.below(1 << bits) as u32).collect();
     let (s, b) = (scales.to_f64(), biases.to_f64());
     let of = |i: usize| i / group as usize;
@@ -58,7 +78,7 @@ pub(crate) fn packed(
 }
 
 /// Floats of 4 bits in groups of 32 with powers of two, as MLX packs them, and the weights they stand for.
-pub(crate) fn packed_floats(numbers: &mut Numbers, inputs: i32, outputs: i32) -> (Vec<Tensor>, Vec<f64>) {
+fn packed_floats(numbers: &mut Numbers, inputs: i32, outputs: i32) -> (Vec<Tensor>, Vec<f64>) {
     let magnitudes = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
     let count = (outputs * inputs / 32) as usize;
     let powers: Vec<u8> = (0..count).map(|_| 124 + numbers.below(5) as u8).collect();
@@ -89,17 +109,17 @@ fn cases(kernel: &str) -> Vec<Case> {
         case(SimdGroup, WeightFormat::Eight { group: 64 }, 1, 512, 64),
         case(SimdGroup, WeightFormat::Eight { group: 64 }, 11, 1280, 96),
         case(SimdGroup, WeightFormat::Eight { group: 64 }, 45, 768, 32),
-        case(SimdGroup, WeightFormat::Bf16, 5, 768, 64),
-        case(SimdGroup, WeightFormat::Bf16, 16, 512, 96),
+        case(SimdGroup, WeightFormat::Dense, 5, 768, 64),
+        case(SimdGroup, WeightFormat::Dense, 16, 512, 96),
         case(SimdGroup, WeightFormat::Four { group: 64 }, 2, 1408, 64),
         case(SimdGroup, WeightFormat::Four { group: 64 }, 3, 64, 32),
         case(SimdGroup, WeightFormat::Eight { group: 64 }, 9, 1088, 96),
-        case(SimdGroup, WeightFormat::Bf16, 6, 704, 64),
+        case(SimdGroup, WeightFormat::Dense, 6, 704, 64),
         case(SimdGroup, WeightFormat::Four { group: 64 }, 61, 1536, 160),
         case(SimdGroup, WeightFormat::Four { group: 64 }, 30, 1408, 96),
-        case(SimdGroup, WeightFormat::Bf16, 20, 704, 64),
+        case(SimdGroup, WeightFormat::Dense, 20, 704, 64),
         case(SimdGroup, WeightFormat::Four { group: 64 }, 19, 768, 64),
-        case(SimdGroup, WeightFormat::Bf16, 37, 768, 96),
+        case(SimdGroup, WeightFormat::Dense, 37, 768, 96),
         case(Warpgroup, WeightFormat::Four { group: 64 }, 61, 1536, 160),
         case(Warpgroup, WeightFormat::Four { group: 64 }, 30, 1408, 96),
         case(Warpgroup, WeightFormat::Eight { group: 64 }, 45, 768, 32),
@@ -116,7 +136,7 @@ fn cases(kernel: &str) -> Vec<Case> {
         case(Warpgroup, WeightFormat::MxFp4, 50, 1216, 160),
         case(SimdGroup, WeightFormat::Four { group: 64 }, 3, 256, 60),
         case(SimdGroup, WeightFormat::Eight { group: 64 }, 9, 256, 37),
-        case(SimdGroup, WeightFormat::Bf16, 2, 256, 5),
+        case(SimdGroup, WeightFormat::Dense, 2, 256, 5),
         case(SimdGroup, WeightFormat::Four { group: 64 }, 3, 2048, 60),
         case(Warpgroup, WeightFormat::Eight { group: 64 }, 40, 256, 60),
         case(Warpgroup, WeightFormat::Four { group: 64 }, 1, 2560, 64),
@@ -130,15 +150,32 @@ fn cases(kernel: &str) -> Vec<Case> {
         case(Warpgroup, WeightFormat::Eight { group: 128 }, 5, 4352, 32),
         case(Warpgroup, WeightFormat::MxFp4, 1, 2880, 64),
         case(Warpgroup, WeightFormat::MxFp4, 9, 704, 52),
-        case(Warpgroup, WeightFormat::Bf16, 1, 2048, 64),
-        case(Warpgroup, WeightFormat::Bf16, 4, 448, 5),
-        case(Warpgroup, WeightFormat::Bf16, 8, 1984, 80),
-        case(Warpgroup, WeightFormat::Bf16, 16, 768, 96),
-        case(Warpgroup, WeightFormat::Bf16, 61, 1536, 320),
-        case(Warpgroup, WeightFormat::Bf16, 20, 704, 256),
-        case(Warpgroup, WeightFormat::Bf16, 37, 1088, 133),
-        case(Warpgroup, WeightFormat::Bf16, 20, 64, 17100),
-        case(Warpgroup, WeightFormat::Bf16, 33, 192, 512),
+        case(Warpgroup, WeightFormat::Dense, 1, 2048, 64),
+        case(Warpgroup, WeightFormat::Dense, 4, 448, 5),
+        case(Warpgroup, WeightFormat::Dense, 8, 1984, 80),
+        case(Warpgroup, WeightFormat::Dense, 16, 768, 96),
+        case(Warpgroup, WeightFormat::Dense, 61, 1536, 320),
+        case(Warpgroup, WeightFormat::Dense, 20, 704, 256),
+        case(Warpgroup, WeightFormat::Dense, 37, 1088, 133),
+        case(Warpgroup, WeightFormat::Dense, 20, 64, 17100),
+        case(Warpgroup, WeightFormat::Dense, 33, 192, 512),
+        f16_case(SimdGroup, WeightFormat::Four { group: 64 }, 3, 2048, 60),
+        f16_case(SimdGroup, WeightFormat::Four { group: 32 }, 13, 1280, 96),
+        f16_case(SimdGroup, WeightFormat::Eight { group: 64 }, 11, 1088, 96),
+        f16_case(SimdGroup, WeightFormat::Eight { group: 32 }, 5, 704, 64),
+        f16_case(SimdGroup, WeightFormat::MxFp4, 3, 704, 64),
+        f16_case(SimdGroup, WeightFormat::Dense, 5, 704, 64),
+        f16_case(SimdGroup, WeightFormat::Four { group: 64 }, 45, 1408, 96),
+        f16_case(SimdGroup, WeightFormat::Dense, 20, 704, 64),
+        f16_case(Warpgroup, WeightFormat::Four { group: 64 }, 1, 2560, 64),
+        f16_case(Warpgroup, WeightFormat::Four { group: 64 }, 13, 1088, 96),
+        f16_case(Warpgroup, WeightFormat::Eight { group: 64 }, 3, 4352, 32),
+        f16_case(Warpgroup, WeightFormat::MxFp4, 9, 704, 52),
+        f16_case(Warpgroup, WeightFormat::Dense, 8, 1984, 80),
+        f16_case(Warpgroup, WeightFormat::Four { group: 64 }, 61, 1536, 160),
+        f16_case(Warpgroup, WeightFormat::Eight { group: 32 }, 17, 768, 64),
+        f16_case(Warpgroup, WeightFormat::MxFp4, 50, 1216, 160),
+        f16_case(Warpgroup, WeightFormat::Dense, 37, 1088, 133),
     ];
     all.into_iter().filter(|case| case.plans[0].kernel.name == kernel).collect()
 }
@@ -162,7 +199,7 @@ fn check(kernel: &str) {
             if let Some(plan) = case.plans.get(1) {
                 product = sum.run(summed, plan, &[product], seed).unwrap().pop().unwrap();
             }
-            let error = error(&product.to_f64(), &case.expected) / tolerance(Bf16);
+            let error = error(&product.to_f64(), &case.expected) / tolerance(case.dtype);
             assert!(error < 1.0, "{kernel}, case {at}: {error}");
         }
         summed += usize::from(case.plans.len() > 1);
@@ -200,18 +237,21 @@ fn broken_products_are_noticed() {
         ("wmm", 3, "acc[r][c][i];\n  GK_BARRIER();", "acc[r][c][i];"),
         ("wmm", 0, "0x7632", "0x3276"),
         ("wmm", 4, "fmaf(s[r][1], d[2]", "fmaf(s[r][0], d[2]"),
-        ("wmm", 5, "gk_codes8(wa, 2)", "gk_codes8(wa, 0)"),
+        ("wmm", 5, "Codes::eight(wa, 2)", "Codes::eight(wa, 0)"),
         ("wmm", 0, "(t & 2) * 4", "(t & 2) * 2"),
         ("wmm", 0, "gk_wait<ST - 2>();", ""),
         ("wmm", 13, "(i * 64 + half * 32) / GROUP", "i"),
-        ("wmm", 17, "gk_floats4(w0 >> h)", "gk_floats4(w1 >> h)"),
+        ("wmm", 17, "Codes::floats(w0 >> h)", "Codes::floats(w1 >> h)"),
+        ("wmm", 23, "TIMES * s0, d[c][0]", "s0, d[c][0]"),
+        ("wmm_flow", 15, "Codes::TIMES * scale", "scale"),
+        ("wmm_wide", 9, "gk_opaque(Codes::PAIR_MAGIC)", "gk_opaque(Codes::SUM_MAGIC)"),
         ("wmm_flow", 0, "gk_wait<ST - 2>();", ""),
         ("wmm_flow", 0, "GK_BARRIER();", ""),
         ("wmm_flow", 0, "0x7632", "0x3276"),
         ("wmm_flow", 0, "if (MR == 2) v += gk_shfl_xor(v, 1);", ""),
         ("wmm_flow", 1, "(b * SIDE + g / MR) * PIECE", "b * SIDE * PIECE"),
-        ("wmm_flow", 6, "gk_codes8(word, 2)", "gk_codes8(word, 0)"),
-        ("wmm_flow", 9, "gk_floats4(word >> shift)", "gk_floats4(word >> (shift + 8))"),
+        ("wmm_flow", 6, "Codes::eight(word, 2)", "Codes::eight(word, 0)"),
+        ("wmm_flow", 9, "Codes::floats(word >> shift)", "Codes::floats(word >> (shift + 8))"),
         ("wmm_flow", 14, "unit[OF_W + (c * 8 + g)", "unit[OF_W + (c * 4 + g)"),
         ("wmm_staged", 0, "GK_BARRIER();", ""),
         ("wmm_staged", 0, "gk_wait_all();", ""),
@@ -252,7 +292,7 @@ fn broken_products_are_noticed() {
                     let sum: Vec<f64> = (0..case.expected.len())
                         .map(|i| parts.iter().skip(i).step_by(case.expected.len()).sum())
                         .collect();
-                    error(&sum, &case.expected) > tolerance(Bf16)
+                    error(&sum, &case.expected) > tolerance(case.dtype)
                 }
                 Err(_) => true,
             };

@@ -19,7 +19,7 @@ pub(super) fn checks(blueprint: &Blueprint, weights: &[CheckedWeights], dtype: D
     });
     let (Some(moe), hidden) = (moe, blueprint.hidden) else { return Vec::new() };
     // Without a kernel of ours for packed weights, the check would wait for that compiler.
-    let packed = dtype == Dtype::Bf16;
+    let packed = matches!(dtype, Dtype::Bf16 | Dtype::F16);
     let has_kernel = |weights: &&CheckedWeights| packed || **weights == CheckedWeights::Dense;
     let checked = weights.iter().filter(|weights| weights.fits(hidden)).filter(has_kernel);
     let cases = checked.flat_map(|weights| [1, 16].map(|rows| (rows, *weights)));

@@ -40,12 +40,6 @@ GK_FN gk_uint gk_turned(gk_uint x) {
   asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(x));
   return r;
 }
-// f16 pairs: a - b
-GK_FN gk_uint gk_less2(gk_uint a, gk_uint b) {
-  gk_uint r;
-  asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
-  return r;
-}
 GK_FN uint4 gk_stream4(const void* p) {  // weights: read once, no place in L1
   uint4 r;
   asm("ld.global.nc.L1::no_allocate.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(r.x), "=r"(r.y), "=r"(r.z), "=r"(r.w) : "l"(p));
@@ -107,46 +101,98 @@ template <int THREADS> GK_FN void gk_arrive(int barrier) { asm volatile("barrier
 GK_FN gk_uint gk_bytes(gk_uint a, gk_uint b, gk_uint s) { return __byte_perm(a, b, s); }
 GK_FN float gk_bits(gk_uint x) { return __uint_as_float(x); }
 GK_FN gk_uint gk_word_of(float x) { return __float_as_uint(x); }
-// 128 + q as bf16, of two nibbles: one instruction, with two constants in registers (as immediates it would be two)
+// Two nibbles and magic: one instruction, with two constants in registers (as immediates it would be two).
 GK_FN gk_uint gk_nibbles(gk_uint w, gk_uint mask, gk_uint magic) {
   gk_uint r;
   asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(r) : "r"(w), "r"(mask), "r"(magic));
   return r;
 }
-// bf16 pairs, rounded once. Before compute capability 9.0 they are only multiplied and added at once, here with -0, 1 and -128.
-GK_FN gk_uint gk_times2(gk_uint a, gk_uint b) {
-  gk_uint r;
+// Pairs of T, rounded once.
+template <typename T> struct gk_pairs;
+template <> struct gk_pairs<__nv_bfloat16> {
+  static GK_FN gk_uint fma(gk_uint a, gk_uint b, gk_uint c) {
+    gk_uint r;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+  }
+  // Before compute capability 9.0 they are only multiplied and added at once, here with -0 and 1.
+  static GK_FN gk_uint times(gk_uint a, gk_uint b) {
 #if __CUDA_ARCH__ >= 900
-  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    gk_uint r;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
 #else
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(0x80008000u));
+    return fma(a, b, 0x80008000u);
 #endif
-  return r;
-}
+  }
+  static GK_FN gk_uint less(gk_uint a, gk_uint b) {
+#if __CUDA_ARCH__ >= 900
+    gk_uint r;
+    asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+#else
+    return fma(a, 0x3f803f80u, b ^ 0x80008000u);
+#endif
+  }
+};
+template <> struct gk_pairs<__half> {
+  static GK_FN gk_uint fma(gk_uint a, gk_uint b, gk_uint c) {
+    gk_uint r;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(a), "r"(b), "r"(c));
+    return r;
+  }
+  static GK_FN gk_uint times(gk_uint a, gk_uint b) {
+    gk_uint r;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+  }
+  static GK_FN gk_uint less(gk_uint a, gk_uint b) {
+    gk_uint r;
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b));
+    return r;
+  }
+};
 GK_FN gk_uint gk_opaque(gk_uint x) { gk_uint r; asm volatile("mov.u32 %0, %1;" : "=r"(r) : "r"(x)); return r; }
-// bf16 pairs: (128 + q) - 128 is exact, times scale plus bias rounds once
-GK_FN gk_uint gk_affine2(gk_uint q, gk_uint s, gk_uint b) {
-  gk_uint r, t;
-#if __CUDA_ARCH__ >= 900
-  asm("sub.rn.bf16x2 %0, %1, %2;" : "=r"(t) : "r"(q), "r"(0x43004300u));
-#else
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(t) : "r"(q), "r"(0x3f803f80u), "r"(0xc300c300u));
 #endif
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(t), "r"(s), "r"(b));
-  return r;
-}
-#endif
-// floats of 4 bits (E2M1) at bits 0 and 16 of a word as bf16: their bits are a bf16 2^-126 times as large, which a product mends
-GK_FN gk_uint gk_floats4(gk_uint w) { return gk_times2((w << 12 & 0x80008000u) | (w << 6 & 0x01c001c0u), 0x7e807e80u); }
 GK_FN gk_uint gk_word(uint4 v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
-// bytes at and at + 1 of a word as a pair of bf16, which hold them exactly: 2^23 + byte is a float with the byte at its end
-GK_FN gk_uint gk_codes8(gk_uint w, int at) {
-  const float lo = gk_bits(gk_bytes(w, 0x4b000000u, at == 0 ? 0x7440 : 0x7442)) - 8388608.0f;
-  const float hi = gk_bits(gk_bytes(w, 0x4b000000u, at == 0 ? 0x7441 : 0x7443)) - 8388608.0f;
-  return gk_bytes(gk_word_of(lo), gk_word_of(hi), 0x7632);
+// Codes of weights as pairs of T, each exact.
+// Where a scale is applied to a sum of products, a number is (code + ABOVE) / TIMES of 4 bits (gk_nibbles with SUM_MAGIC), and
+// code / TIMES of 8 bits (eight). With PAIR_MAGIC numbers of 4 bits are above their codes by the same magic.
+// floats: E2M1 at bits 0 and 16 of a word. Their bits are a T that is smaller by a power of two, which a product mends.
+template <typename T> struct gk_codes;
+template <> struct gk_codes<__nv_bfloat16> {
+  static constexpr gk_uint ONES = 0x3f803f80u, SUM_MAGIC = 0x43004300u, PAIR_MAGIC = 0x43004300u;
+  static constexpr float ABOVE = 128, TIMES = 1;
+  // Bytes at and at + 1 of a word: 2^23 + byte is a float with the byte at its end.
+  static GK_FN gk_uint eight(gk_uint w, int at) {
+    const float lo = gk_bits(gk_bytes(w, 0x4b000000u, at == 0 ? 0x7440 : 0x7442)) - 8388608.0f;
+    const float hi = gk_bits(gk_bytes(w, 0x4b000000u, at == 0 ? 0x7441 : 0x7443)) - 8388608.0f;
+    return gk_bytes(gk_word_of(lo), gk_word_of(hi), 0x7632);
+  }
+  static GK_FN gk_uint eight_itself(gk_uint w, int at) { return eight(w, at); }
+  static GK_FN gk_uint floats(gk_uint w) { return gk_pairs<__nv_bfloat16>::times((w << 12 & 0x80008000u) | (w << 6 & 0x01c001c0u), 0x7e807e80u); }
+  // The first and the second of a pair, and a pair of the same power of two.
+  static GK_FN float low(gk_uint pair) { return gk_bits(pair << 16); }
+  static GK_FN float high(gk_uint pair) { return gk_bits(pair & 0xffff0000u); }
+  static GK_FN gk_uint twice(float power) { return gk_bytes(gk_word_of(power), gk_word_of(power), 0x3232); }
+};
+template <> struct gk_codes<__half> {
+  // An f16 whose bits are a code is the code / 2^24, too small for its exponent.
+  static constexpr gk_uint ONES = 0x3c003c00u, SUM_MAGIC = 0, PAIR_MAGIC = 0x64006400u;
+  static constexpr float ABOVE = 0, TIMES = 16777216;
+  static GK_FN gk_uint eight(gk_uint w, int at) { return gk_bytes(w, 0, at == 0 ? 0x4140 : 0x4342); }
+  static GK_FN gk_uint eight_itself(gk_uint w, int at) { return gk_pairs<__half>::less(gk_bytes(w, 0x64646464u, at == 0 ? 0x4140 : 0x4342), PAIR_MAGIC); }
+  static GK_FN gk_uint floats(gk_uint w) { return gk_pairs<__half>::times((w << 12 & 0x80008000u) | (w << 9 & 0x0e000e00u), 0x74007400u); }
+  static GK_FN float low(gk_uint pair) { return gk_f(reinterpret_cast<const __half*>(&pair)[0]); }
+  static GK_FN float high(gk_uint pair) { return gk_f(reinterpret_cast<const __half*>(&pair)[1]); }
+  static GK_FN gk_uint twice(float power) { return gk_tensor<__half>::pair(power, power); }
+};
+// Codes of 4 bits, numbers with PAIR_MAGIC, times scales plus biases.
+template <typename T> GK_FN gk_uint gk_affine2(gk_uint numbers, gk_uint scales, gk_uint biases) {
+  return gk_pairs<T>::fma(gk_pairs<T>::less(numbers, gk_codes<T>::PAIR_MAGIC), scales, biases);
 }
-// What a row's groups of GROUP weights in 256 k share: bf16 scales or biases, or powers of two in a byte.
-template <int GROUP, bool FLOAT4> struct gk_unit_scales {
+// What a row's groups of GROUP weights in 256 k share: scales or biases of T, or powers of two in a byte.
+template <typename T, int GROUP, bool FLOAT4> struct gk_unit_scales {
   static constexpr int OF_UNIT = 256 / GROUP, BYTES = FLOAT4 ? OF_UNIT : OF_UNIT * 2;
   gk_uint words[BYTES / 4];
   // where a row's begin, `rows` behind the row whose are at p
@@ -174,14 +220,15 @@ template <int GROUP, bool FLOAT4> struct gk_unit_scales {
   }
   // of a group, as a float
   GK_FN float of(int group) const {
-    if (!FLOAT4) return gk_bits((group & 1) ? words[group / 2] & 0xffff0000u : words[group / 2] << 16);
+    if (!FLOAT4) return (group & 1) ? gk_codes<T>::high(words[group / 2]) : gk_codes<T>::low(words[group / 2]);
     const gk_uint power = words[group / 4 % (BYTES / 4)] >> group % 4 * 8 & 255u;
     return gk_bits(power == 0 ? 0x00400000u : power << 23);
   }
-  // the same twice, as bf16
+  // the same twice, as T
   GK_FN gk_uint pair(int group) const {
-    const gk_uint bits = gk_word_of(of(group));
-    return gk_bytes(bits, bits, 0x3232);
+    if (FLOAT4) return gk_codes<T>::twice(of(group));
+    const gk_uint both = words[group / 2 % (BYTES / 4)];
+    return gk_bytes(both, both, (group & 1) ? 0x3232 : 0x1010);
   }
 };
 // the two elements of a pair of T, added up
@@ -251,7 +298,7 @@ template <int BITS> struct gk_eight {
     const int word = i / 4 * (BITS == 8);
     const gk_uint both = gk_bytes(a.w[word], b.w[word], BITS == 8 ? (i % 4 < 2 ? 0x5140 : 0x7362) : (i < 4 ? 0x5410 : 0x7632));
     const gk_uint codes = BITS == 8 ? gk_bytes(both, 0x64646464u, i % 2 ? 0x4342 : 0x4140) : gk_nibbles(both >> i % 4 * 4, 0x000f000fu, 0x64006400u);
-    return gk_less2(codes, BITS == 8 ? 0x64806480u : 0x64086408u);
+    return gk_pairs<__half>::less(codes, BITS == 8 ? 0x64806480u : 0x64086408u);
   }
 };
 template <> struct gk_eight<0> {

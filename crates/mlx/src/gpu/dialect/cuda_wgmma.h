@@ -15,38 +15,41 @@ GK_FN gk_ulong gk_swizzled(const void* first, int across) {
 }
 // The same so many bytes further.
 GK_FN gk_ulong gk_further(gk_ulong tiles, int bytes) { return tiles + (bytes >> 4); }
-// c [64, 8 MT] += a [64, 16] * b of bf16: b is [8 MT, 16]^T with k along rows (mma), or [16, 8 MT] with k across rows (mma_t); start
+// c [64, 8 MT] += a [64, 16] * b of T: b is [8 MT, 16]^T with k along rows (mma), or [16, 8 MT] with k across rows (mma_t); start
 // leaves the product alone in c. With mma_shared a is in shared memory, too, in the order of gk_swizzled.
 // Simd group w has rows 16 w of a and c, as gk_tensor::mma does. From gk_warpgroup_begin to
 // gk_warpgroup_wait nothing else may touch what it reads and writes.
 #define GK_C4(i) "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3])
 #define GK_C16(i) GK_C4(i), GK_C4(i + 1), GK_C4(i + 2), GK_C4(i + 3)
-#define GK_PRODUCT(MT, N, C, A, TILES, ADDS, TURNED, ...) \
-  template <bool adds, bool turned> GK_FN void gk_warpgroup_product(float (&c)[MT][4], const gk_uint (&a)[4], gk_ulong tiles) { \
+#define GK_PRODUCT_OF(T, NAME, MT, N, C, A, TILES, ADDS, TURNED, ...) \
+  template <bool adds, bool turned> GK_FN void gk_warpgroup_product(const T*, float (&c)[MT][4], const gk_uint (&a)[4], gk_ulong tiles) { \
     asm volatile("{ .reg .pred p; setp.ne.b32 p, " ADDS ", 0;\n" \
-        "wgmma.mma_async.sync.aligned.m64n" N "k16.f32.bf16.bf16 {" C "}, {" A "}, " TILES ", p, 1, 1, " TURNED "; }\n" \
+        "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." NAME "." NAME " {" C "}, {" A "}, " TILES ", p, 1, 1, " TURNED "; }\n" \
         : __VA_ARGS__ : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(tiles), "n"(adds), "n"(turned)); \
   }
+#define GK_PRODUCT(...) GK_PRODUCT_OF(__nv_bfloat16, "bf16", __VA_ARGS__) GK_PRODUCT_OF(__half, "f16", __VA_ARGS__)
 GK_PRODUCT(4, "32", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15", "%16,%17,%18,%19", "%20", "%21", "%22", GK_C16(0))
 GK_PRODUCT(8, "64", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31", "%32,%33,%34,%35", "%36", "%37", "%38", GK_C16(0), GK_C16(4))
 GK_PRODUCT(16, "128", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63", "%64,%65,%66,%67", "%68", "%69", "%70", GK_C16(0), GK_C16(4), GK_C16(8), GK_C16(12))
-#undef GK_PRODUCT
-#define GK_PRODUCT(MT, N, C, ROWS, TILES, ...) \
-  GK_FN void gk_warpgroup_product(float (&c)[MT][4], gk_ulong rows, gk_ulong tiles) { \
+#undef GK_PRODUCT_OF
+#define GK_PRODUCT_OF(T, NAME, MT, N, C, ROWS, TILES, ...) \
+  GK_FN void gk_warpgroup_product(const T*, float (&c)[MT][4], gk_ulong rows, gk_ulong tiles) { \
     asm volatile("{ .reg .pred p; setp.ne.b32 p, 1, 0;\n" \
-        "wgmma.mma_async.sync.aligned.m64n" N "k16.f32.bf16.bf16 {" C "}, " ROWS ", " TILES ", p, 1, 1, 0, 0; }\n" \
+        "wgmma.mma_async.sync.aligned.m64n" N "k16.f32." NAME "." NAME " {" C "}, " ROWS ", " TILES ", p, 1, 1, 0, 0; }\n" \
         : __VA_ARGS__ : "l"(rows), "l"(tiles)); \
   }
 GK_PRODUCT(4, "32", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15", "%16", "%17", GK_C16(0))
 GK_PRODUCT(8, "64", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31", "%32", "%33", GK_C16(0), GK_C16(4))
 #undef GK_PRODUCT
+#undef GK_PRODUCT_OF
 #undef GK_C16
 #undef GK_C4
-template <int MT> struct gk_warpgroup {
-  static GK_FN void start(float (&c)[MT][4], const gk_uint (&a)[4], gk_ulong tiles) { gk_warpgroup_product<false, false>(c, a, tiles); }
-  static GK_FN void mma(float (&c)[MT][4], const gk_uint (&a)[4], gk_ulong tiles) { gk_warpgroup_product<true, false>(c, a, tiles); }
-  static GK_FN void mma_shared(float (&c)[MT][4], gk_ulong rows, gk_ulong tiles) { gk_warpgroup_product(c, rows, tiles); }
-  static GK_FN void mma_t(float (&c)[MT][4], const gk_uint (&a)[4], gk_ulong tiles) { gk_warpgroup_product<true, true>(c, a, tiles); }
+template <typename T, int MT> struct gk_warpgroup {
+  static constexpr const T* OF = nullptr;                     // chooses the instruction
+  static GK_FN void start(float (&c)[MT][4], const gk_uint (&a)[4], gk_ulong tiles) { gk_warpgroup_product<false, false>(OF, c, a, tiles); }
+  static GK_FN void mma(float (&c)[MT][4], const gk_uint (&a)[4], gk_ulong tiles) { gk_warpgroup_product<true, false>(OF, c, a, tiles); }
+  static GK_FN void mma_shared(float (&c)[MT][4], gk_ulong rows, gk_ulong tiles) { gk_warpgroup_product(OF, c, rows, tiles); }
+  static GK_FN void mma_t(float (&c)[MT][4], const gk_uint (&a)[4], gk_ulong tiles) { gk_warpgroup_product<true, true>(OF, c, a, tiles); }
 };
 // Behind gk_warpgroup_wait: keeps a compiler from reading c before it.
 template <int MT> GK_FN void gk_settled(float (&c)[MT][4]) {
@@ -73,12 +76,6 @@ GK_FN uint4 gk_early4(const void* p) {
 GK_FN uint2 gk_early2(const void* p) {
   uint2 r;
   asm volatile("ld.global.nc.L1::no_allocate.v2.u32 {%0,%1}, [%2];" : "=r"(r.x), "=r"(r.y) : "l"(p));
-  return r;
-}
-// bf16 pairs: times scale plus bias, rounded once
-GK_FN gk_uint gk_scaled2(gk_uint q, gk_uint s, gk_uint b) {
-  gk_uint r;
-  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(r) : "r"(q), "r"(s), "r"(b));
   return r;
 }
 #endif

@@ -1,4 +1,4 @@
-// CUDA of compute capability 9.0 alone: attention of prompt chunks by warpgroups, for T bf16, pools of T, D 64 or 128, up to
+// CUDA of compute capability 9.0 alone: attention of prompt chunks by warpgroups, for T bf16 or f16, pools of T, D 64 or 128, up to
 // 64 WN heads per key head. A warpgroup has 64 pairs of a row and one of the heads that share a key head,
 // with their queries in registers; WN of them share keys and values, which four simd groups copy to ST stages of KT keys. While
 // a tile's weights are computed, the product of the weights before them with their values is on its way.
@@ -113,13 +113,13 @@ if (GK_SIMD >= 4 * WN) {
     GK_UNROLL for (int d = 0; d < ND; ++d) { acc[d][0] = acc[d][1] = acc[d][2] = acc[d][3] = 0; }
     auto scores = [&](int i) {
       const gk_ulong keys = gk_swizzled(stage + i % ST * 2 * TILE, KT * 128);
-      gk_warpgroup<KT / 8>::start(s, qf[0], keys);
-      GK_UNROLL for (int c = 1; c < D / 16; ++c) gk_warpgroup<KT / 8>::mma(s, qf[c], gk_further(keys, c / 4 * KT * 128 + c % 4 * 32));
+      gk_warpgroup<T, KT / 8>::start(s, qf[0], keys);
+      GK_UNROLL for (int c = 1; c < D / 16; ++c) gk_warpgroup<T, KT / 8>::mma(s, qf[c], gk_further(keys, c / 4 * KT * 128 + c % 4 * 32));
       gk_warpgroup_commit();
     };
     auto add_values = [&](int i) {
       const gk_ulong values = gk_swizzled(stage + (i % ST * 2 + 1) * TILE, KT * 128);
-      GK_UNROLL for (int j = 0; j < KT / 16; ++j) gk_warpgroup<ND>::mma_t(acc, p[j], gk_further(values, j * 2048));
+      GK_UNROLL for (int j = 0; j < KT / 16; ++j) gk_warpgroup<T, ND>::mma_t(acc, p[j], gk_further(values, j * 2048));
       gk_warpgroup_commit();
     };
     auto weigh = [&](int tile) {          // scores become weights; a: what they shrink earlier ones by

@@ -5,7 +5,7 @@
 // together in memory: the order of k inside an instruction is free as long as A and B agree.
 //   4 bits: of 64 k, lane t: k = 16 t + 8 j + {i, i + 4}, j = 0, 1; instruction (j, h): i = 2 h and 2 h + 1
 //   8 bits: of 64 k, lane t: k = 16 t + 4 j + {0, 1} and {2, 3}, j = 0 .. 3
-//   bf16:   32 k, lane t: k = 8 t + 4 h + {0, 1} and {2, 3}
+//   16 bits: 32 k, lane t: k = 8 t + 4 h + {0, 1} and {2, 3}
 // In groups of 32, instructions do not cross one: of 64 k, 4 bits: k = 32 j + 8 t + {i, i + 4}; 8 bits: k = 32 (j / 2) + 8 t +
 // 4 (j % 2) + ...
 // GROUP: weights that share a scale, 32, 64 or 128. FLOAT4: codes are floats of 4 bits (E2M1), scales powers of two in a byte
@@ -32,12 +32,14 @@ if (live && u0 < u1) {
   GK_UNROLL for (int c = 0; c < MT; ++c)
     xp[c] = (const char*)x + ((gk_long)(c * 8 + g < M ? x_row(c * 8 + g) : 0) * (PITCH > 0 ? PITCH : K) + (BITS < 16 && !NARROW_GROUPS ? t * 16 : t * 8)) * 2;
   // lane t of a row's four: scales of row g, biases of row g, scales of row g + 8, biases of row g + 8
-  typedef gk_unit_scales<GROUP, FLOAT4> Scales;
+  typedef gk_unit_scales<TX, GROUP, FLOAT4> Scales;
+  typedef gk_codes<TX> Codes;
+  constexpr float TIMES = FLOAT4 ? 1 : Codes::TIMES;
   const char* sp = Scales::row((t & 1) && !FLOAT4 ? sb : ss, W0 + n0, K);
   auto unit_scales = [&](int r, int u) { return Scales::template load<WHOLE>(Scales::row(sp, w_row(r * 16 + g + (t & 2) * 4), K), u, K); };
-  const gk_uint one[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
+  const gk_uint one[4] = {Codes::ONES, Codes::ONES, Codes::ONES, Codes::ONES};
   if (BITS == 4) {
-    const gk_uint mask = gk_opaque(0x000f000fu), magic = gk_opaque(0x43004300u);
+    const gk_uint mask = gk_opaque(0x000f000fu), magic = gk_opaque(Codes::SUM_MAGIC);
     // weights pass through a ring of ST units in shared memory, each warp its own: 16 RT rows of 128 bytes, chunks of a row shuffled (banks)
     uint4* own = ring + simd * ST * 128 * RT;
     const char* rows = (const char*)w + (W0 + n0) * (K / 2);
@@ -92,12 +94,12 @@ if (live && u0 < u1) {
           GK_UNROLL for (int c = 0; c < MT; ++c) {
             e[c][0] = e[c][1] = e[c][2] = e[c][3] = 0;
             GK_UNROLL for (int j = half * OF_GROUP; j < (half + 1) * OF_GROUP && !FLOAT4; ++j)
-              gk_tensor<__nv_bfloat16>::mma(e[c], one, p[c][j >> 1][(j & 1) * 2], p[c][j >> 1][(j & 1) * 2 + 1]);
+              gk_tensor<TX>::mma(e[c], one, p[c][j >> 1][(j & 1) * 2], p[c][j >> 1][(j & 1) * 2 + 1]);
           }
           GK_UNROLL for (int r = 0; r < RT; ++r) {
             const float sv = sr[r].of((i * 64 + half * 32) / GROUP);
             const float s0 = gk_shfl(sv, g * 4), s1 = gk_shfl(sv, g * 4 + 2);
-            const float b0 = FLOAT4 ? 0 : gk_shfl(sv, g * 4 + 1) - 128.0f * s0, b1 = FLOAT4 ? 0 : gk_shfl(sv, g * 4 + 3) - 128.0f * s1;
+            const float b0 = FLOAT4 ? 0 : gk_shfl(sv, g * 4 + 1) - Codes::ABOVE * s0, b1 = FLOAT4 ? 0 : gk_shfl(sv, g * 4 + 3) - Codes::ABOVE * s1;
             gk_uint wa[2], wb[2];                             // words of rows g and g + 8
             GK_UNROLL for (int j = 0; j < 2; ++j) {
               // in a row chunk 2 i + .. of 16 bytes, and a word of it
@@ -113,18 +115,18 @@ if (live && u0 < u1) {
               const int h = (j & 1) * 8;
               gk_uint a[4];
               if (FLOAT4) {
-                a[0] = gk_floats4(w0 >> h); a[1] = gk_floats4(w1 >> h); a[2] = gk_floats4(w0 >> (h + 4)); a[3] = gk_floats4(w1 >> (h + 4));
-              } else {                                        // 128 + q, exact in bf16
+                a[0] = Codes::floats(w0 >> h); a[1] = Codes::floats(w1 >> h); a[2] = Codes::floats(w0 >> (h + 4)); a[3] = Codes::floats(w1 >> (h + 4));
+              } else {
                 a[0] = gk_nibbles(w0 >> h, mask, magic); a[1] = gk_nibbles(w1 >> h, mask, magic);
                 a[2] = gk_nibbles(w0 >> (h + 4), mask, magic); a[3] = gk_nibbles(w1 >> (h + 4), mask, magic);
               }
-              GK_UNROLL for (int c = 0; c < MT; ++c) gk_tensor<__nv_bfloat16>::mma(d[c], a, p[c][j >> 1][(j & 1) * 2], p[c][j >> 1][(j & 1) * 2 + 1]);
+              GK_UNROLL for (int c = 0; c < MT; ++c) gk_tensor<TX>::mma(d[c], a, p[c][j >> 1][(j & 1) * 2], p[c][j >> 1][(j & 1) * 2 + 1]);
             }
             GK_UNROLL for (int c = 0; c < MT; ++c) {
-              acc[r][c][0] = fmaf(s0, d[c][0], fmaf(b0, e[c][0], acc[r][c][0]));
-              acc[r][c][1] = fmaf(s0, d[c][1], fmaf(b0, e[c][1], acc[r][c][1]));
-              acc[r][c][2] = fmaf(s1, d[c][2], fmaf(b1, e[c][2], acc[r][c][2]));
-              acc[r][c][3] = fmaf(s1, d[c][3], fmaf(b1, e[c][3], acc[r][c][3]));
+              acc[r][c][0] = fmaf(TIMES * s0, d[c][0], fmaf(b0, e[c][0], acc[r][c][0]));
+              acc[r][c][1] = fmaf(TIMES * s0, d[c][1], fmaf(b0, e[c][1], acc[r][c][1]));
+              acc[r][c][2] = fmaf(TIMES * s1, d[c][2], fmaf(b1, e[c][2], acc[r][c][2]));
+              acc[r][c][3] = fmaf(TIMES * s1, d[c][3], fmaf(b1, e[c][3], acc[r][c][3]));
             }
           }
         }
@@ -165,7 +167,7 @@ if (live && u0 < u1) {
           GK_UNROLL for (int r = 0; r < RT; ++r) {
             const float sv = sr[r].of((i * 64 + half * 32) / GROUP);
             GK_UNROLL for (int h = 0; h < 2; ++h) {
-              s[r][h] = gk_shfl(sv, g * 4 + 2 * h);
+              s[r][h] = TIMES * gk_shfl(sv, g * 4 + 2 * h);
               b[r][h] = gk_shfl(sv, g * 4 + 2 * h + 1);
             }
           }
@@ -178,13 +180,13 @@ if (live && u0 < u1) {
             }
             float e[4] = {0, 0, 0, 0};                        // sums of x, for the biases
             GK_UNROLL for (int j = half * OF_GROUP; j < (half + 1) * OF_GROUP; ++j)
-              gk_tensor<__nv_bfloat16>::mma(e, one, gk_word(v[j >> 1], (j & 1) * 2), gk_word(v[j >> 1], (j & 1) * 2 + 1));
+              gk_tensor<TX>::mma(e, one, gk_word(v[j >> 1], (j & 1) * 2), gk_word(v[j >> 1], (j & 1) * 2 + 1));
             GK_UNROLL for (int r = 0; r < RT; ++r) {
               float d[4] = {0, 0, 0, 0};
               GK_UNROLL for (int j = half * OF_GROUP; j < (half + 1) * OF_GROUP; ++j) {
                 const gk_uint wa = gk_word(wr[r][0][i], j), wb = gk_word(wr[r][1][i], j);
-                const gk_uint a[4] = {gk_codes8(wa, 0), gk_codes8(wb, 0), gk_codes8(wa, 2), gk_codes8(wb, 2)};
-                gk_tensor<__nv_bfloat16>::mma(d, a, gk_word(v[j >> 1], (j & 1) * 2), gk_word(v[j >> 1], (j & 1) * 2 + 1));
+                const gk_uint a[4] = {Codes::eight(wa, 0), Codes::eight(wb, 0), Codes::eight(wa, 2), Codes::eight(wb, 2)};
+                gk_tensor<TX>::mma(d, a, gk_word(v[j >> 1], (j & 1) * 2), gk_word(v[j >> 1], (j & 1) * 2 + 1));
               }
               acc[r][c][0] = fmaf(s[r][0], d[0], fmaf(b[r][0], e[0], acc[r][c][0]));
               acc[r][c][1] = fmaf(s[r][0], d[1], fmaf(b[r][0], e[1], acc[r][c][1]));
@@ -224,8 +226,8 @@ if (live && u0 < u1) {
           const gk_uint a0[4] = {wr[r][0][i].x, wr[r][1][i].x, wr[r][0][i].y, wr[r][1][i].y};
           const gk_uint a1[4] = {wr[r][0][i].z, wr[r][1][i].z, wr[r][0][i].w, wr[r][1][i].w};
           GK_UNROLL for (int c = 0; c < MT; ++c) {
-            gk_tensor<__nv_bfloat16>::mma(acc[r][c], a0, xv[c][i].x, xv[c][i].y);
-            gk_tensor<__nv_bfloat16>::mma(acc[r][c], a1, xv[c][i].z, xv[c][i].w);
+            gk_tensor<TX>::mma(acc[r][c], a0, xv[c][i].x, xv[c][i].y);
+            gk_tensor<TX>::mma(acc[r][c], a1, xv[c][i].z, xv[c][i].w);
           }
         }
     }

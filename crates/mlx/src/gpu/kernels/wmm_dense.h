@@ -1,4 +1,4 @@
-// CUDA of compute capability 9.0 alone: the product of wmm.h for MT = 4 or 8 (17 to 64 rows) and bf16 weights, by
+// CUDA of compute capability 9.0 alone: the product of wmm.h for MT = 4 or 8 (17 to 64 rows) and weights that are not packed, by
 // warpgroups, of which each multiplies 64 rows of w. Both sides pass through ST stages of 64 k, which PRODUCERS simd groups
 // copy: 64 WN rows of w, then 8 MT rows of x. Groups take turns at tiles of 64 WN rows, while their stages run on. The grid splits k.
 // LAG: stages that a producer has on its way before it waits for one, at least two fewer than there are: a consumer releases
@@ -22,14 +22,14 @@ if (GK_SIMD >= 4 * WN) {
   auto place = [&](int step, int row) { return stage + step % ST * STAGE + row * 8 + (chunk ^ row % 8); };
   auto copy_w = [&](int step) {
     const int row = (GK_GROUP_X + step / units * GK_GROUPS_X) * TILE + first;
-    const __nv_bfloat16* from = w + (gk_long)row * K + (u0 + step % units) * 64 + chunk * 8;
+    const TX* from = w + (gk_long)row * K + (u0 + step % units) * 64 + chunk * 8;
     GK_UNROLL for (int i = 0; i < TILE / EACH; ++i) {
       const int behind = EVEN || row + i * EACH < N ? i * EACH : N - 1 - row;
       gk_copy16_on(place(step, first + i * EACH), from + (gk_long)behind * K);
     }
   };
   auto copy_x = [&](int step) {
-    const __nv_bfloat16* from = x + (u0 + step % units) * 64 + chunk * 8;
+    const TX* from = x + (u0 + step % units) * 64 + chunk * 8;
     GK_UNROLL for (int i = 0; i < MT * 8 / EACH; ++i) {
       const int m = first + i * EACH;
       gk_copy16(place(step, TILE + m), from + (m < M ? (gk_long)m * K : 0), m < M);
@@ -64,7 +64,7 @@ if (GK_SIMD >= 4 * WN) {
       const uint4* const at = stage + step % ST * STAGE;
       const gk_ulong rows = gk_swizzled(at + simd / 4 * 64 * 8, 128), columns = gk_swizzled(at + TILE * 8, 128);
       gk_warpgroup_begin();
-      GK_UNROLL for (int i = 0; i < 4; ++i) gk_warpgroup<MT>::mma_shared(acc, gk_further(rows, i * 32), gk_further(columns, i * 32));
+      GK_UNROLL for (int i = 0; i < 4; ++i) gk_warpgroup<TX, MT>::mma_shared(acc, gk_further(rows, i * 32), gk_further(columns, i * 32));
       gk_warpgroup_commit();
       gk_warpgroup_wait<1>();                                 // the products of the stage before are done
       if (unit > 0) gk_arrive<ALL>(free(step - 1));

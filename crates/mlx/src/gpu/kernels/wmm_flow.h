@@ -34,7 +34,8 @@ uint4* const own = flow + wk * ST * STAGE, *const held = flow + WK * ST * STAGE 
 auto shuffled = [](int row, int chunk) { return chunk ^ (WORDS == 4 ? (row & 1) * 4 : WORDS == 2 ? (row & 3) * 2 : row & 7); };
 auto x_shuffled = [](int row, int chunk) { return chunk ^ (PIECE == 64 ? row & 1 : (row & 1) * 4); };
 // The unit that is fetched next, and its stage.
-typedef gk_unit_scales<GROUP, FLOAT4> Scales;
+typedef gk_unit_scales<TX, GROUP, FLOAT4> Scales;
+typedef gk_codes<TX> Codes;
 Scales sx[RT];                                                // on their way, where rows of scales are not aligned
 uint4* sx_to = own;                                           // own: nowhere
 int ft = u0 < u1 ? GK_GROUP_X : tiles, fu = u0, fs = 0;
@@ -105,8 +106,8 @@ auto arranged = [](gk_uint* to, uint4 v) {
   if (BITS == 4) v = {gk_bytes(v.x, v.z, 0x5410), gk_bytes(v.x, v.z, 0x7632), gk_bytes(v.y, v.w, 0x5410), gk_bytes(v.y, v.w, 0x7632)};
   to[0] = v.x; to[1] = v.y; to[2] = v.z; to[3] = v.w;
 };
-const gk_uint one[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
-const gk_uint mask = gk_opaque(0x000f000fu), magic = gk_opaque(0x43004300u);
+const gk_uint one[4] = {Codes::ONES, Codes::ONES, Codes::ONES, Codes::ONES};
+const gk_uint mask = gk_opaque(0x000f000fu), magic = gk_opaque(Codes::SUM_MAGIC);
 gk_uint is[SIDE];                                             // whether this lane's column has a piece; times is cheaper than and
 GK_UNROLL for (int i = 0; i < SIDE; ++i) is[i] = gk_opaque(g / MR == i ? 1 : 0);
 gk_uint xr[KEPT ? HELD : 1][BLOCKS][MT][XWORDS];
@@ -128,7 +129,7 @@ if (HELD > 0) {
         else { GK_UNROLL for (int h = 0; h < XWORDS / 4; ++h) held[held_at(j, b, c, h)] = {words[h * 4], words[h * 4 + 1], words[h * 4 + 2], words[h * 4 + 3]}; }
         if (BIASES) {                                         // what biases are multiplied with: sums of pieces of x
           float e[4] = {0, 0, 0, 0};
-          GK_UNROLL for (int q = 0; q < PRODUCTS; ++q) gk_tensor<__nv_bfloat16>::mma(e, one, words[2 * q], words[2 * q + 1]);
+          GK_UNROLL for (int q = 0; q < PRODUCTS; ++q) gk_tensor<TX>::mma(e, one, words[2 * q], words[2 * q + 1]);
           float* to = sums + (((wk * HELD + j) * BLOCKS + b) * MT + c) * 8 + 2 * t;
           if (g == 0) { to[0] = e[0]; to[1] = e[1]; }
         }
@@ -153,7 +154,7 @@ auto multiply = [&](const uint4* unit, auto xs, auto es) {
   const char* numbers = (const char*)(unit + OF_W + OF_X);
   auto number = [&](int row, int kind, int group) {
     const char* p = numbers + (row * 2 + kind) * NUMBERS;
-    if (!FLOAT4) return gk_bits((gk_uint)*(const unsigned short*)(p + group * 2) << 16);
+    if (!FLOAT4) return Codes::low(*(const unsigned short*)(p + group * 2));
     const gk_uint power = *(const unsigned char*)(p + group);
     return gk_bits(power == 0 ? 0x00400000u : power << 23);
   };
@@ -182,12 +183,12 @@ auto multiply = [&](const uint4* unit, auto xs, auto es) {
             if (BITS == 4) {
               const gk_uint word = wv[r][h][q / 2 % WORDS];
               const int shift = (q & 1) * 8;
-              a[r][h] = FLOAT4 ? gk_floats4(word >> shift) : gk_nibbles(word >> shift, mask, magic);  // 128 + code, exact in bf16
-              a[r][h + 2] = FLOAT4 ? gk_floats4(word >> (shift + 4)) : gk_nibbles(word >> (shift + 4), mask, magic);
+              a[r][h] = FLOAT4 ? Codes::floats(word >> shift) : gk_nibbles(word >> shift, mask, magic);
+              a[r][h + 2] = FLOAT4 ? Codes::floats(word >> (shift + 4)) : gk_nibbles(word >> (shift + 4), mask, magic);
             } else if (BITS == 8) {
               const gk_uint word = wv[r][h][q % WORDS];
-              a[r][h] = gk_codes8(word, 0);
-              a[r][h + 2] = gk_codes8(word, 2);
+              a[r][h] = Codes::eight(word, 0);
+              a[r][h + 2] = Codes::eight(word, 2);
             } else {
               a[r][h] = wv[r][h][2 * q % WORDS];
               a[r][h + 2] = wv[r][h][(2 * q + 1) % WORDS];
@@ -195,7 +196,7 @@ auto multiply = [&](const uint4* unit, auto xs, auto es) {
           }
         GK_UNROLL for (int c = 0; c < MT; ++c) {
           const gk_uint b0 = SIDE > 1 ? xw[c][2 * q] * is[i] : xw[c][2 * q], b1 = SIDE > 1 ? xw[c][2 * q + 1] * is[i] : xw[c][2 * q + 1];
-          GK_UNROLL for (int r = 0; r < RT; ++r) gk_tensor<__nv_bfloat16>::mma(BITS == 16 ? acc[r][c] : d[r][c][q % CHAINS], a[r], b0, b1);
+          GK_UNROLL for (int r = 0; r < RT; ++r) gk_tensor<TX>::mma(BITS == 16 ? acc[r][c] : d[r][c][q % CHAINS], a[r], b0, b1);
         }
       }
     }
@@ -205,8 +206,8 @@ auto multiply = [&](const uint4* unit, auto xs, auto es) {
       GK_UNROLL for (int c = 0; c < MT; ++c) es(b, c, xw[c], e[c]);
       GK_UNROLL for (int r = 0; r < RT; ++r)
         GK_UNROLL for (int h = 0; h < 2; ++h) {
-          const float s = number(r * 16 + h * 8 + g, 0, group);
-          const float bias = BIASES ? number(r * 16 + h * 8 + g, 1, group) - (BITS == 4 ? 128.0f * s : 0) : 0;
+          const float scale = number(r * 16 + h * 8 + g, 0, group), s = BIASES ? Codes::TIMES * scale : scale;
+          const float bias = BIASES ? number(r * 16 + h * 8 + g, 1, group) - (BITS == 4 ? Codes::ABOVE * scale : 0) : 0;
           GK_UNROLL for (int c = 0; c < MT; ++c)
             GK_UNROLL for (int j = 0; j < 2; ++j) {
               float& to = acc[r][c][h * 2 + j];
@@ -265,7 +266,7 @@ for (int tile = GK_GROUP_X; tile < tiles; tile += GK_GROUPS_X) {
           },
           [&](int, int, const gk_uint* xw, float* e) {
             float sum[4] = {0, 0, 0, 0};
-            if (BIASES) { GK_UNROLL for (int q = 0; q < PRODUCTS; ++q) gk_tensor<__nv_bfloat16>::mma(sum, one, xw[2 * q], xw[2 * q + 1]); }
+            if (BIASES) { GK_UNROLL for (int q = 0; q < PRODUCTS; ++q) gk_tensor<TX>::mma(sum, one, xw[2 * q], xw[2 * q + 1]); }
             e[0] = sum[0];
             e[1] = sum[1];
           });

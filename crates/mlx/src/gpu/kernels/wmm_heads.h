@@ -1,6 +1,6 @@
 // CUDA alone: y[m][h][n] = sum over k of x[m][h][k] w[h][n][k], for up to 8 MT rows at a time: a product for each head.
-// in: x [rows, HEADS PITCH] bf16: row m has what head h reads from h PITCH on; w [HEADS, N, ..], ss, sb as in wmm.h
-// out: y [rows, HEADS, N] bf16
+// in: x [rows, HEADS PITCH] of TX: row m has what head h reads from h PITCH on; w [HEADS, N, ..], ss, sb as in wmm.h
+// out: y [rows, HEADS, N] of TO
 // groups (N / (16 RT WN) rounded up, HEADS), WN WK simd groups
 const int K = INPUTS, N = w_shape[1], SPLIT = 0, SPLITS = 1, rows = x_shape[0], HEADS = w_shape[0];
 const gk_long W0 = (gk_long)GK_GROUP_Y * N;

@@ -1,5 +1,5 @@
 // CUDA alone: the product of wmm.h for MT = 4 or 8 (17 to 64 rows). x passes through shared memory in two stages; WN simd
-// groups of 16 RT rows of w each share it, the grid splits k. 4-bit weights become bf16 in registers.
+// groups of 16 RT rows of w each share it, the grid splits k. 4-bit weights become TX in registers.
 // K a multiple of 256 (WHOLE) or of 64, N of 16 RT. groups (N / (16 RT WN) rounded up, SPLITS), WN simd groups
 constexpr int KW = BITS == 4 ? 256 : 64;                      // k of one load of weights: 128 bytes a row
 constexpr int KX = BITS == 4 ? 128 : 64, SUB = KW / KX;
@@ -18,9 +18,9 @@ float acc[RT][MT][4];
 GK_UNROLL for (int r = 0; r < RT; ++r)
   GK_UNROLL for (int i = 0; i < MT; ++i) { acc[r][i][0] = acc[r][i][1] = acc[r][i][2] = acc[r][i][3] = 0; }
 uint2 q[RT][2][4], qx[RT][2][4], sc[RT], sx[RT];              // 4 bits: rows g and g + 8, four groups, now and next
-uint4 f[RT][2][2], fx[RT][2][2];                              // bf16
+uint4 f[RT][2][2], fx[RT][2][2];                              // 16 bits
 const int steps = (u1 - u0) * SUB;
-const gk_uint mask = gk_opaque(0x000f000fu), magic = gk_opaque(0x43004300u);
+const gk_uint mask = gk_opaque(0x000f000fu), magic = gk_opaque(gk_codes<TX>::PAIR_MAGIC);
 auto weights = [&](int u) {
   GK_UNROLL for (int r = 0; r < RT; ++r)
     GK_UNROLL for (int k = 0; k < 2; ++k) {
@@ -66,7 +66,7 @@ for (int u = u0; u < u1; ++u) {
     GK_BARRIER();                                             // this stage is full, and no simd group reads the other
     if (step + 1 < steps) copy(step + 1);
     const uint4* xp = stage + ((step & 1) * MT * 8 + g) * ROW;
-    GK_UNROLL for (int i = 0; i < NI; ++i) {                  // 32 k: of bf16, or half a group of 4 bits (word j = i & 1)
+    GK_UNROLL for (int i = 0; i < NI; ++i) {                  // 32 k: of 16 bits, or half a group of 4 bits (word j = i & 1)
       gk_uint a0[RT][4], a1[RT][4];
       GK_UNROLL for (int r = 0; r < RT; ++r) {
         if (BITS == 4) {
@@ -74,14 +74,14 @@ for (int u = u0; u < u1; ++u) {
           const gk_uint p = gr < 2 ? sc[r].x : sc[r].y, v = gk_bytes(p, p, (gr & 1) ? 0x3232 : 0x1010);
           const gk_uint s0 = gk_shfl(v, g * 4), b0 = gk_shfl(v, g * 4 + 1), s1 = gk_shfl(v, g * 4 + 2), b1 = gk_shfl(v, g * 4 + 3);
           const gk_uint w0 = (i & 1) ? q[r][0][gr].y : q[r][0][gr].x, w1 = (i & 1) ? q[r][1][gr].y : q[r][1][gr].x;
-          a0[r][0] = gk_affine2(gk_nibbles(w0, mask, magic), s0, b0);
-          a0[r][1] = gk_affine2(gk_nibbles(w1, mask, magic), s1, b1);
-          a0[r][2] = gk_affine2(gk_nibbles(w0 >> 4, mask, magic), s0, b0);
-          a0[r][3] = gk_affine2(gk_nibbles(w1 >> 4, mask, magic), s1, b1);
-          a1[r][0] = gk_affine2(gk_nibbles(w0 >> 8, mask, magic), s0, b0);
-          a1[r][1] = gk_affine2(gk_nibbles(w1 >> 8, mask, magic), s1, b1);
-          a1[r][2] = gk_affine2(gk_nibbles(w0 >> 12, mask, magic), s0, b0);
-          a1[r][3] = gk_affine2(gk_nibbles(w1 >> 12, mask, magic), s1, b1);
+          a0[r][0] = gk_affine2<TX>(gk_nibbles(w0, mask, magic), s0, b0);
+          a0[r][1] = gk_affine2<TX>(gk_nibbles(w1, mask, magic), s1, b1);
+          a0[r][2] = gk_affine2<TX>(gk_nibbles(w0 >> 4, mask, magic), s0, b0);
+          a0[r][3] = gk_affine2<TX>(gk_nibbles(w1 >> 4, mask, magic), s1, b1);
+          a1[r][0] = gk_affine2<TX>(gk_nibbles(w0 >> 8, mask, magic), s0, b0);
+          a1[r][1] = gk_affine2<TX>(gk_nibbles(w1 >> 8, mask, magic), s1, b1);
+          a1[r][2] = gk_affine2<TX>(gk_nibbles(w0 >> 12, mask, magic), s0, b0);
+          a1[r][3] = gk_affine2<TX>(gk_nibbles(w1 >> 12, mask, magic), s1, b1);
         } else {
           a0[r][0] = f[r][0][i].x; a0[r][1] = f[r][1][i].x; a0[r][2] = f[r][0][i].y; a0[r][3] = f[r][1][i].y;
           a1[r][0] = f[r][0][i].z; a1[r][1] = f[r][1][i].z; a1[r][2] = f[r][0][i].w; a1[r][3] = f[r][1][i].w;
@@ -92,8 +92,8 @@ for (int u = u0; u < u1; ++u) {
         if (BITS == 4)
           v = {gk_bytes(v.x, v.z, 0x5410), gk_bytes(v.x, v.z, 0x7632), gk_bytes(v.y, v.w, 0x5410), gk_bytes(v.y, v.w, 0x7632)};
         GK_UNROLL for (int r = 0; r < RT; ++r) {
-          gk_tensor<__nv_bfloat16>::mma(acc[r][c], a0[r], v.x, v.y);
-          gk_tensor<__nv_bfloat16>::mma(acc[r][c], a1[r], v.z, v.w);
+          gk_tensor<TX>::mma(acc[r][c], a0[r], v.x, v.y);
+          gk_tensor<TX>::mma(acc[r][c], a1[r], v.z, v.w);
         }
       }
     }

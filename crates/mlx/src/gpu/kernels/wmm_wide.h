@@ -1,5 +1,5 @@
 // CUDA of compute capability 9.0 alone: the product of wmm.h for MT = 4 or 8 (17 to 64 rows) and packed weights, by
-// warpgroups. A warpgroup takes 64 rows of w, which become bf16 in registers, and multiplies them with x in shared memory. WN
+// warpgroups. A warpgroup takes 64 rows of w, which become TX in registers, and multiplies them with x in shared memory. WN
 // of them share x, in ST stages of 128 k, which PRODUCERS simd groups fill. The grid splits k.
 // A lane takes k as in wmm_body.h, so x is stored in that order: chunk 4 a + i of a stage (16 bytes of a row) has word i
 // (of 4 bits: elements i and i + 4) of four pieces of eight elements. So producers have x copied as it is, RAW - 1 stages ahead,
@@ -21,9 +21,11 @@ const int nl = n0 < N ? n0 : 0;                               // a simd group pa
 const gk_long RB = (gk_long)K * BITS / 8;                     // bytes of a row
 auto w_row = [&](int row) { return EVEN || nl + row < N ? nl + row : N - 1; };
 const char* wp[2] = {(const char*)w + w_row(g) * RB + t * (BITS == 4 ? 8 : 16), (const char*)w + w_row(g + 8) * RB + t * (BITS == 4 ? 8 : 16)};
-typedef gk_unit_scales<GROUP, FLOAT4> Scales;
+typedef gk_unit_scales<TX, GROUP, FLOAT4> Scales;
+typedef gk_codes<TX> Codes;
+typedef gk_pairs<TX> Pairs;
 const char* sp = Scales::row((t & 1) && !FLOAT4 ? sb : ss, w_row(g + (t & 2) * 4), K);
-const gk_uint mask = gk_opaque(0x000f000fu), magic = gk_opaque(0x43004300u);
+const gk_uint mask = gk_opaque(0x000f000fu), magic = gk_opaque(Codes::PAIR_MAGIC);
 float acc[MT][4];
 GK_UNROLL for (int c = 0; c < MT; ++c) { acc[c][0] = acc[c][1] = acc[c][2] = acc[c][3] = 0; }
 // Weights of rows g and g + 8, and scales or biases: those in use and the next ones, which change places. Copies from one to
@@ -125,18 +127,18 @@ for (int pair = u0; pair < u1; pair += 2) {
             gk_uint* to = a[i & 1][j] + 2 * e;
             if (BITS == 4) {
               const int word = 2 * at + (i & 1), shift = 8 * j + 4 * e;
-              to[0] = FLOAT4 ? gk_times2(gk_floats4(q[now][0][word] >> shift), s0) : gk_affine2(gk_nibbles(q[now][0][word] >> shift, mask, magic), s0, b0);
-              to[1] = FLOAT4 ? gk_times2(gk_floats4(q[now][1][word] >> shift), s1) : gk_affine2(gk_nibbles(q[now][1][word] >> shift, mask, magic), s1, b1);
+              to[0] = FLOAT4 ? Pairs::times(Codes::floats(q[now][0][word] >> shift), s0) : gk_affine2<TX>(gk_nibbles(q[now][0][word] >> shift, mask, magic), s0, b0);
+              to[1] = FLOAT4 ? Pairs::times(Codes::floats(q[now][1][word] >> shift), s1) : gk_affine2<TX>(gk_nibbles(q[now][1][word] >> shift, mask, magic), s1, b1);
             } else {
               const int word = 4 * at + 2 * (i & 1) + j;
-              to[0] = gk_scaled2(gk_codes8(q[now][0][word], 2 * e), s0, b0);
-              to[1] = gk_scaled2(gk_codes8(q[now][1][word], 2 * e), s1, b1);
+              to[0] = Pairs::fma(Codes::eight_itself(q[now][0][word], 2 * e), s0, b0);
+              to[1] = Pairs::fma(Codes::eight_itself(q[now][1][word], 2 * e), s1, b1);
             }
           }
         if (i == 0) gk_join<FULL>(full(step, GK_SIMD / 4));
         gk_warpgroup_begin();
         GK_UNROLL for (int j = 0; j < 2; ++j)
-          gk_warpgroup<MT>::mma(acc, a[i & 1][j], gk_tiles(stage + (step % ST * CHUNKS + 4 * i + 2 * j) * MT * 8, MT * 128, 128));
+          gk_warpgroup<TX, MT>::mma(acc, a[i & 1][j], gk_tiles(stage + (step % ST * CHUNKS + 4 * i + 2 * j) * MT * 8, MT * 128, 128));
         gk_warpgroup_commit();
       }
     }
