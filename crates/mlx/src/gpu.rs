@@ -47,7 +47,8 @@ pub use norm::{AddNorm, JoinedTerm, LayerNorm, NormColumns, RmsNorm};
 pub use plan::{Operand, Plan};
 pub use program::{compile_ahead, compile_with_mlx, compiled_kernels, text as cuda_program_text};
 pub use recurrent::{
-    CausalConv, ConvActivation, ConvGates, GatedHeads, RUN_FIELDS, Recurrence, RecurrenceRule, RunCount,
+    CausalConv, ConvActivation, ConvGates, Decays, GatedHeads, HeadsGate, RUN_FIELDS, Recurrence,
+    RecurrenceRule, RunCount, StateDecay,
 };
 pub use route::{Correction, ExpertFactors, ExpertGroups, Route, RouteWeights, Scores, WeightedSum};
 pub use source::{Dialect, Kernel, Source};

@@ -24,15 +24,17 @@ use crate::forward::{AttentionPath, AttentionReads, ForwardContext, Gather, Run,
 use crate::gpu_switches::{GpuKernel, is_on};
 use crate::kv_cache::poisoned;
 use crate::{
-    Activation, Attention, GatedDelta, HeadGate, KvCache, KvStorage, LatentAttention, Mamba2, Mixer, Router,
-    Temperature, WkvState,
+    Activation, Attention, DeltaAttention, GatedDelta, HeadGate, KvCache, KvStorage, LatentAttention, Mamba2,
+    Mixer, Router, Temperature, WkvState,
 };
 pub(crate) use convolution::ConvolutionCall;
 pub(crate) use delta_rule::DeltaRule;
 pub(crate) use gpu_ops::has_warpgroups;
 pub(crate) use low_rank::{LowRankLayout, LowRankPart, LowRankStack};
 pub(crate) use mlx_ops::{gathered, write};
-pub(crate) use recurrent::{CausalConv, GatedDeltaWeights, Mamba1Rows, Mamba2Weights, WkvRows, WkvWeights};
+pub(crate) use recurrent::{
+    CausalConv, DeltaRows, GatedDeltaWeights, Mamba1Rows, Mamba2Weights, WkvRows, WkvWeights,
+};
 pub(crate) use rotary::Rotation;
 pub(crate) use term::{Joined, Term};
 pub(crate) use weight::Weight;
@@ -556,6 +558,17 @@ pub(crate) trait Ops: Sync {
         projected: &Array,
         layer: LayerContext,
     ) -> mlx::Result<Array>;
+
+    /// Convolution and recurrence of delta attention, the norm of its heads and their gate: `[T, values]`.
+    fn delta_attention(
+        &self,
+        spec: &DeltaAttention,
+        weights: &GatedDeltaWeights,
+        rows: &DeltaRows,
+        layer: LayerContext,
+    ) -> mlx::Result<Array> {
+        mlx_ops::delta_attention(spec, weights, rows, layer)
+    }
 
     /// Mixes of each row of `x`, `[T, width]`, with the row before it, zeros before the first: `x + (before − x) · share`,
     /// one for each of the shares, `[mixes, width]`.

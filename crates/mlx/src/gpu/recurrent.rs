@@ -1,8 +1,8 @@
 //! Layers with a state for each sequence: convolution, recurrence and gate, with states written in place.
 
 use super::elementwise::is_float;
-use super::plan::{Plan, bits, dtype, int};
-use super::source::{CAUSAL_CONV, GATED_HEADS, RECURRENCE};
+use super::plan::{Operand, Plan, bits, dtype, int};
+use super::source::{CAUSAL_CONV, DECAYS, GATED_HEADS, RECURRENCE};
 use crate::Dtype;
 use crate::fast::TemplateValue;
 
@@ -111,16 +111,28 @@ pub enum RecurrenceRule {
     },
     /// Gated DeltaNet: queries, keys and values in a mixed row, in this order.
     Delta {
-        /// Where in a projected row the heads' β begin, before the sigmoid.
+        /// Where in their row the heads' β begin, before the sigmoid.
         write: i32,
+        /// The sigmoid is multiplied by this.
+        scale: f32,
     },
+}
+
+/// How much of a head's state is left with each row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateDecay {
+    /// The same share of all, by the head's step.
+    Head {
+        /// Where in their row the heads' steps begin.
+        step: i32,
+    },
+    /// Of each element of a key what [`Decays`] gives.
+    Channels,
 }
 
 /// A recurrence whose state is a matrix for each head.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recurrence {
-    /// Of the projected rows.
-    pub dtype: Dtype,
     /// How many rows.
     pub rows: i32,
     /// Heads of the values.
@@ -131,28 +143,34 @@ pub struct Recurrence {
     pub value_dim: i32,
     /// Elements of a key.
     pub key_dim: i32,
-    /// Where in a projected row the heads' steps begin.
-    pub step: i32,
+    /// What is left of the state.
+    pub decay: StateDecay,
     /// How the state changes.
     pub rule: RecurrenceRule,
 }
 
 impl Recurrence {
-    /// Inputs: mixed rows `[rows, heads · value_dim + 2 · key_heads · key_dim]` f32, projected rows `[rows, _]`, the
-    /// logarithm of each head's decay and the bias of its step `[heads]` f32, what a value adds to the result `[heads]` f32
-    /// (any floats for the delta rule), runs i32, and the pool `[slots, heads, value_dim, key_dim]` f32, which is written in
-    /// place. Output: `[rows, heads · value_dim]` f32. `None` for sizes without a kernel.
+    /// Inputs: mixed rows `[rows, heads · value_dim + 2 · key_heads · key_dim]` f32, rows with steps `[rows, _]` or decays
+    /// `[rows, heads · key_dim]` f32, rows with β `[rows, _]` (any for Mamba-2), the logarithm of each head's decay and the
+    /// bias of its step `[heads]` f32 (any with decays of channels), what a value adds to the result `[heads]` f32 (any floats
+    /// for the delta rule), runs i32, and the pool `[slots, heads, value_dim, key_dim]` f32, which is written in place. Output:
+    /// `[rows, heads · value_dim]` f32. `None` for sizes without a kernel.
     pub fn plan(&self, count: RunCount) -> Option<Plan> {
         let Self { heads, key_heads, value_dim, key_dim, .. } = *self;
         let lanes = [8, 4, 2, 1].into_iter().find(|lanes| key_dim % (4 * lanes) == 0)?;
         let grouped = key_heads > 0 && heads >= key_heads && heads % key_heads == 0;
-        if !grouped || value_dim < 1 || key_dim > KEY_DIM_MAX || !is_float(self.dtype) {
+        if !grouped || value_dim < 1 || key_dim > KEY_DIM_MAX {
             return None;
         }
         let (values, keys) = (heads * value_dim, key_heads * key_dim);
-        let (is_delta, places, write, limits) = match self.rule {
-            RecurrenceRule::StateSpace { limits } => (false, [values + keys, values, 0], 0, limits),
-            RecurrenceRule::Delta { write } => (true, [0, keys, 2 * keys], write, [0.0; 2]),
+        let (is_delta, places, (write, scale), limits) = match self.rule {
+            RecurrenceRule::StateSpace { limits } => (false, [values + keys, values, 0], (0, 1.0), limits),
+            RecurrenceRule::Delta { write, scale } => (true, [0, keys, 2 * keys], (write, scale), [0.0; 2]),
+        };
+        let (of_channels, step) = match self.decay {
+            StateDecay::Channels if !is_delta => return None,
+            StateDecay::Channels => (true, 0),
+            StateDecay::Head { step } => (false, step),
         };
         let [queries_at, keys_at, values_at] = places;
         let simds = 4;
@@ -160,7 +178,6 @@ impl Recurrence {
         Some(Plan {
             kernel: &RECURRENCE,
             constants: vec![
-                dtype("T", self.dtype),
                 int("H", heads),
                 int("HK", key_heads),
                 int("VD", value_dim),
@@ -169,8 +186,10 @@ impl Recurrence {
                 int("QUERIES", queries_at),
                 int("KEYS", keys_at),
                 int("VALUES", values_at),
-                int("STEP", self.step),
+                int("STEP", step),
                 int("WRITE", write),
+                bits("WRITE_SCALE", scale),
+                ("CHANNELS", TemplateValue::Bool(of_channels)),
                 bits("LOW", limits[0]),
                 bits("HIGH", limits[1]),
                 ("DELTA", TemplateValue::Bool(is_delta)),
@@ -183,7 +202,59 @@ impl Recurrence {
     }
 }
 
-/// What a recurrence gave, times `silu(gate)`.
+/// What is left of a state with each row, for each element of a key: `exp(−exp(a) · softplus(x + b))`.
+///
+/// Source: arXiv 2510.26692 §3.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decays {
+    /// Of `x`.
+    pub dtype: Dtype,
+    /// How many rows.
+    pub rows: i32,
+    /// Heads of a row.
+    pub heads: i32,
+    /// Elements of a key.
+    pub key_dim: i32,
+    /// Then it is `exp(bound · sigmoid(exp(a) · (x + b)))` in place of that.
+    pub bound: Option<f32>,
+    /// How `x` is stored.
+    pub operand: Operand,
+}
+
+impl Decays {
+    /// Inputs: `x` `[rows, heads · key_dim]`, `a` `[heads]` and `b` `[heads · key_dim]` f32. Output: `[rows, heads · key_dim]`
+    /// f32. `None` for keys of no multiple of 8, and types without a kernel.
+    pub fn plan(&self) -> Option<Plan> {
+        let Self { rows, heads, key_dim, bound, .. } = *self;
+        let threads = 128;
+        (key_dim % 8 == 0 && is_float(self.dtype)).then(|| Plan {
+            kernel: &DECAYS,
+            constants: vec![
+                dtype("T", self.dtype),
+                int("H", heads),
+                int("KD", key_dim),
+                ("BOUNDED", TemplateValue::Bool(bound.is_some())),
+                bits("BOUND", bound.unwrap_or_default()),
+                int("NT", threads),
+                self.operand.constant(),
+            ],
+            groups: [rows, (heads * key_dim / 8 + threads - 1) / threads, 1],
+            threads,
+            outputs: vec![(vec![rows, heads * key_dim], Dtype::F32)],
+        })
+    }
+}
+
+/// What a gate does to a head's result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadsGate {
+    /// Times `gate · sigmoid(gate)`.
+    Silu,
+    /// Times `sigmoid(gate)`.
+    Sigmoid,
+}
+
+/// What a recurrence gave, times a function of a gate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GatedHeads {
     /// Of gates and results.
@@ -196,6 +267,8 @@ pub struct GatedHeads {
     pub value_dim: i32,
     /// Where the gates begin in their row.
     pub gate: i32,
+    /// What they do.
+    pub function: HeadsGate,
     /// Epsilon of each head's RMS norm before the gate; `None` for no norm.
     pub norm: Option<f32>,
 }
@@ -212,6 +285,7 @@ impl GatedHeads {
                 int("H", self.heads),
                 int("VD", self.value_dim),
                 int("GATE", self.gate),
+                ("SIGMOID", TemplateValue::Bool(self.function == HeadsGate::Sigmoid)),
                 ("NORM", TemplateValue::Bool(self.norm.is_some())),
                 bits("EPS", self.norm.unwrap_or_default()),
                 int("NS", simds),

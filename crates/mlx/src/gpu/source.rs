@@ -115,10 +115,11 @@ pub(super) static CAUSAL_CONV: Kernel =
     kernel!("causal_conv", &["x", "weight", "bias", "runs", "pool"], &["y"], Dialect);
 pub(super) static RECURRENCE: Kernel = kernel!(
     "recurrence",
-    &["mixed", "projected", "a_log", "dt_bias", "skip", "runs", "pool"],
+    &["mixed", "steps", "writes", "a_log", "dt_bias", "skip", "runs", "pool"],
     &["y"],
     Dialect
 );
+pub(super) static DECAYS: Kernel = kernel!("decays", &["x", "a_log", "bias"], &["y"], Dialect);
 pub(super) static GATED_HEADS: Kernel = kernel!("gated_heads", &["x", "gates", "w"], &["y"], Dialect);
 pub(super) static EMBED: Kernel = kernel!("embed", &["tokens", "table", "ss", "sb"], &["y"], Dialect);
 pub(super) static ADD_NORM: Kernel = kernel!("add_norm", &["x", "r", "w", "xw"], &["sum", "y"], Dialect);

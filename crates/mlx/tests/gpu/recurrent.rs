@@ -2,10 +2,11 @@
 
 use mlx::Dtype::{self, Bf16, F16, F32};
 use mlx::gpu::{
-    CausalConv, ConvActivation, ConvGates, Dialect, GatedHeads, Plan, Recurrence, RecurrenceRule, RunCount,
+    CausalConv, ConvActivation, ConvGates, Decays, Dialect, GatedHeads, HeadsGate, Operand, Plan, Recurrence,
+    RecurrenceRule, RunCount, StateDecay,
 };
 
-use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
+use crate::emulator::{Break, Numbers, Program, Tensor, error, in_parts, tolerance};
 
 const SLOTS: i32 = 7;
 
@@ -36,7 +37,7 @@ fn count(runs: &[Run]) -> RunCount {
 struct Case {
     plan: Plan,
     inputs: Vec<Tensor>,
-    /// The result, then the pool (the last input), if it has one.
+    /// The result, then the last input where that is a pool.
     expected: Vec<Vec<f64>>,
     dtype: Dtype,
 }
@@ -101,17 +102,23 @@ fn conv(conv: CausalConv, runs: &[Run]) -> Case {
     Case { plan, inputs, expected: vec![y, after], dtype: conv.output }
 }
 
-fn recurrence(spec: Recurrence, runs: &[Run]) -> Case {
+fn recurrence(dtype: Dtype, spec: Recurrence, runs: &[Run]) -> Case {
     let [heads, key_heads, value_dim, key_dim] =
         [spec.heads, spec.key_heads, spec.value_dim, spec.key_dim].map(|n| n as usize);
     let mut numbers = Numbers(key_dim as u64 + 3);
     let (values, keys) = (heads * value_dim, key_heads * key_dim);
     let mixed = numbers.tensor(F32, &[spec.rows, (values + 2 * keys) as i32]);
-    let width = spec.step + 2 * spec.heads + 1;
-    let projected = numbers.tensor(spec.dtype, &[spec.rows, width]);
+    let steps = match spec.decay {
+        StateDecay::Head { step } => numbers.tensor(dtype, &[spec.rows, step + spec.heads + 1]),
+        StateDecay::Channels => {
+            let shares = (0..spec.rows * spec.heads * spec.key_dim).map(|_| numbers.below(1000) as f32 / 1e3);
+            Tensor::floats(F32, &[spec.rows, spec.heads * spec.key_dim], &shares.collect::<Vec<_>>())
+        }
+    };
+    let writes = numbers.tensor(dtype, &[spec.rows, 9 + spec.heads]);
     let [a_log, dt_bias, skip] = [(); 3].map(|()| numbers.tensor(F32, &[spec.heads]));
     let pool = numbers.tensor(F32, &[SLOTS, spec.heads, spec.value_dim, spec.key_dim]);
-    let (ms, ps) = (mixed.to_f64(), projected.to_f64());
+    let [ms, ss, ws] = [&mixed, &steps, &writes].map(Tensor::to_f64);
     let (rates, biases, skips) = (a_log.to_f64(), dt_bias.to_f64(), skip.to_f64());
     let (queries_at, keys_at, values_at) = match spec.rule {
         RecurrenceRule::StateSpace { .. } => (values + keys, values, 0),
@@ -119,13 +126,17 @@ fn recurrence(spec: Recurrence, runs: &[Run]) -> Case {
     };
     let mut y = vec![0.0; spec.rows as usize * values];
     let after = advance(runs, &pool.to_f64(), |row, state| {
-        let (m, p) = (&ms[row * (values + 2 * keys)..], &ps[row * width as usize..]);
+        let of_row = |all: &[f64]| all.len() / spec.rows as usize * row;
+        let (m, s, w) = (&ms[of_row(&ms)..], &ss[of_row(&ss)..], &ws[of_row(&ws)..]);
         for h in 0..heads {
             let head = |at: usize, h: usize, dim: usize| &m[at + h * dim..][..dim];
             let kh = h / (heads / key_heads);
             let (q, k) = (head(queries_at, kh, key_dim), head(keys_at, kh, key_dim));
             let v = head(values_at, h, value_dim);
-            let step = (p[spec.step as usize + h] + biases[h]).exp().ln_1p();
+            let step = match spec.decay {
+                StateDecay::Head { step } => (s[step as usize + h] + biases[h]).exp().ln_1p(),
+                StateDecay::Channels => 0.0,
+            };
             let unit = |x: &[f64]| {
                 let length = (x.iter().map(|x| x * x).sum::<f64>() + 1e-6).sqrt();
                 x.iter().map(|x| x / length).collect::<Vec<_>>()
@@ -139,15 +150,18 @@ fn recurrence(spec: Recurrence, runs: &[Run]) -> Case {
                     (unit(k), q, step)
                 }
             };
-            let decay = (-rates[h].exp() * dt).exp();
+            let decays = match spec.decay {
+                StateDecay::Head { .. } => vec![(-rates[h].exp() * dt).exp(); key_dim],
+                StateDecay::Channels => s[h * key_dim..][..key_dim].to_vec(),
+            };
             for i in 0..value_dim {
                 let s = &mut state[(h * value_dim + i) * key_dim..][..key_dim];
-                s.iter_mut().for_each(|s| *s *= decay);
+                s.iter_mut().zip(&decays).for_each(|(s, decay)| *s *= decay);
                 let written = match spec.rule {
                     RecurrenceRule::StateSpace { .. } => dt * v[i],
-                    RecurrenceRule::Delta { write } => {
+                    RecurrenceRule::Delta { write, scale } => {
                         let held: f64 = s.iter().zip(&k).map(|(s, k)| s * k).sum();
-                        (v[i] - held) / (1.0 + (-p[write as usize + h]).exp())
+                        f64::from(scale) * (v[i] - held) / (1.0 + (-w[write as usize + h]).exp())
                     }
                 };
                 s.iter_mut().zip(&k).for_each(|(s, k)| *s += written * k);
@@ -160,7 +174,7 @@ fn recurrence(spec: Recurrence, runs: &[Run]) -> Case {
             }
         }
     });
-    let inputs = vec![mixed, projected, a_log, dt_bias, skip, ints(runs), pool];
+    let inputs = vec![mixed, steps, writes, a_log, dt_bias, skip, ints(runs), pool];
     let plan = spec.plan(count(runs)).unwrap();
     Case { plan, inputs, expected: vec![y, after], dtype: F32 }
 }
@@ -181,7 +195,11 @@ fn gated(spec: GatedHeads) -> Case {
         let (row, h) = (at / heads, at % heads);
         let gates = &gs[row * stride + spec.gate as usize + h * dim..];
         let weight = |i: usize| spec.norm.map_or(1.0, |_| ws[i]);
-        (0..dim).map(|i| x[i] * scale * weight(i) * silu(gates[i])).collect::<Vec<_>>()
+        let gate = |x: f64| match spec.function {
+            HeadsGate::Silu => silu(x),
+            HeadsGate::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+        };
+        (0..dim).map(|i| x[i] * scale * weight(i) * gate(gates[i])).collect::<Vec<_>>()
     };
     let expected = vec![(0..rows * heads).flat_map(head).collect()];
     Case { plan: spec.plan().unwrap(), inputs: vec![x, gates, weight], expected, dtype: spec.dtype }
@@ -221,29 +239,73 @@ fn convs() -> Vec<Case> {
 }
 
 fn recurrences() -> Vec<Case> {
-    let spec = |dtype, runs: &[Run], rule| Recurrence {
-        dtype,
+    let spec = |runs: &[Run], rule| Recurrence {
         rows: rows_of(runs),
         heads: 4,
         key_heads: 2,
         value_dim: 20,
         key_dim: 64,
-        step: 3,
+        decay: StateDecay::Head { step: 3 },
         rule,
     };
-    let delta = RecurrenceRule::Delta { write: 7 };
+    let delta = RecurrenceRule::Delta { write: 7, scale: 1.0 };
+    let doubled = RecurrenceRule::Delta { write: 0, scale: 2.0 };
+    let channels = StateDecay::Channels;
     let state_space = RecurrenceRule::StateSpace { limits: [0.1, 1.5] };
     vec![
-        recurrence(spec(Bf16, &RUNS, delta), &RUNS),
-        recurrence(spec(F32, &RUNS, state_space), &RUNS),
-        recurrence(Recurrence { key_dim: 12, value_dim: 7, ..spec(F16, &SINGLES, state_space) }, &SINGLES),
-        recurrence(Recurrence { key_dim: 128, heads: 2, ..spec(F16, &SINGLES, delta) }, &SINGLES),
+        recurrence(Bf16, spec(&RUNS, delta), &RUNS),
+        recurrence(F32, spec(&RUNS, state_space), &RUNS),
+        recurrence(F16, Recurrence { key_dim: 12, value_dim: 7, ..spec(&SINGLES, state_space) }, &SINGLES),
+        recurrence(F16, Recurrence { key_dim: 128, heads: 2, ..spec(&SINGLES, delta) }, &SINGLES),
+        recurrence(Bf16, Recurrence { decay: channels, ..spec(&RUNS, doubled) }, &RUNS),
+        recurrence(F32, Recurrence { decay: channels, key_dim: 128, ..spec(&SINGLES, delta) }, &SINGLES),
     ]
 }
 
 fn gates() -> Vec<Case> {
-    let spec = GatedHeads { dtype: Bf16, rows: 3, heads: 5, value_dim: 40, gate: 2, norm: Some(1e-6) };
-    vec![gated(spec), gated(GatedHeads { dtype: F32, value_dim: 128, norm: None, ..spec })]
+    let spec = GatedHeads {
+        dtype: Bf16,
+        rows: 3,
+        heads: 5,
+        value_dim: 40,
+        gate: 2,
+        function: HeadsGate::Silu,
+        norm: Some(1e-6),
+    };
+    vec![
+        gated(spec),
+        gated(GatedHeads { dtype: F32, value_dim: 128, norm: None, ..spec }),
+        gated(GatedHeads { dtype: F16, function: HeadsGate::Sigmoid, gate: 0, ..spec }),
+    ]
+}
+
+fn decays(spec: Decays) -> Case {
+    let width = spec.heads * spec.key_dim;
+    let mut numbers = Numbers(width as u64);
+    let x = numbers.tensor(spec.dtype, &[spec.rows, width]);
+    let [a_log, bias] = [spec.heads, width].map(|len| numbers.tensor(F32, &[len]));
+    let (rates, biases) = (a_log.to_f64(), bias.to_f64());
+    let decay = |(at, x): (usize, &f64)| {
+        let channel = at % width as usize;
+        let (rate, x) = (rates[channel / spec.key_dim as usize].exp(), x + biases[channel]);
+        match spec.bound {
+            Some(bound) => (f64::from(bound) / (1.0 + (-rate * x).exp())).exp(),
+            None => (-rate * x.exp().ln_1p()).exp(),
+        }
+    };
+    let expected = vec![x.to_f64().iter().enumerate().map(decay).collect()];
+    let x = if spec.operand == Operand::Parts { in_parts(&x, &mut numbers) } else { x };
+    Case { plan: spec.plan().unwrap(), inputs: vec![x, a_log, bias], expected, dtype: F32 }
+}
+
+fn decayed() -> Vec<Case> {
+    let operand = Operand::Whole;
+    let spec = Decays { dtype: Bf16, rows: 3, heads: 5, key_dim: 64, bound: None, operand };
+    vec![
+        decays(spec),
+        decays(Decays { dtype: F32, heads: 2, key_dim: 128, bound: Some(-5.0), ..spec }),
+        decays(Decays { operand: Operand::Parts, ..spec }),
+    ]
 }
 
 type Cases = fn() -> Vec<Case>;
@@ -287,16 +349,25 @@ fn gates_of_heads_equal_their_reference() {
 }
 
 #[test]
+fn decays_of_channels_equal_their_reference() {
+    check("decays", decayed);
+}
+
+#[test]
 fn broken_recurrences_are_noticed() {
-    let breaks: [(Cases, &str, &str); 8] = [
+    let breaks: [(Cases, &str, &str); 12] = [
         (convs, "X + GATE_IN + c", "X + c"),
         (convs, "X + GATE_OUT + c", "X + GATE_IN + c"),
         (convs, "p == i - (K - 1)", "p == i - K"),
         (convs, "* X + OFFSET + c", "* X + c"),
-        (recurrences, "value - decay * dot", "value - dot"),
+        (recurrences, "value - dot * k_scale", "value - dot"),
+        (recurrences, "GK_FLOAT(WRITE_SCALE) /", "1.0f /"),
+        (recurrences, "(gk_long)row * P + h * KD + j", "(gk_long)row * P + kh * KD + j"),
         (recurrences, "o < L; o <<= 1) read", "2 * o < L; o <<= 1) read"),
         (recurrences, "runs[r * 4 + 2] * H", "runs[RUN * 4 + 2] * H"),
         (gates, "gk_sum(s) / VD", "gk_sum(s) / 32"),
+        (gates, "SIGMOID ? 1.0f : gate", "gate"),
+        (decayed, "i * 8 / KD", "0"),
     ];
     for (at, (cases, old, new)) in breaks.into_iter().enumerate() {
         let errors = errors(&format!("recurrent_broken_{at}"), Dialect::Cuda, &cases(), Some((old, new)));

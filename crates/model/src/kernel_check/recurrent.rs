@@ -5,9 +5,10 @@ use omnibus_kv::{BlockId, BlockTable, FloatType};
 
 use super::{KernelCheck, KernelTimes, Measure, distance, normal, time};
 use crate::forward::{AttentionPath, ForwardContext};
-use crate::ops::{CausalConv, GatedDeltaWeights, Kernels, LayerContext, Mamba2Weights, Ops};
+use crate::ops::{CausalConv, DeltaRows, GatedDeltaWeights, Kernels, LayerContext, Mamba2Weights, Ops};
 use crate::{
-    Batch, Blueprint, GatedDelta, KvCache, LayerSpec, Mamba2, Mixer, RotaryAxes, Segment, ShortConv,
+    Batch, Blueprint, DeltaAttention, GatedDelta, KvCache, LayerSpec, Mamba2, Mixer, RotaryAxes, Segment,
+    ShortConv,
 };
 
 /// Sequences of a pass: tokens before it and rows in it.
@@ -26,6 +27,7 @@ struct Probe<'a> {
 enum Weighted<'a> {
     Mamba2(&'a Mamba2, Mamba2Weights),
     GatedDelta(&'a GatedDelta, GatedDeltaWeights),
+    DeltaAttention(&'a DeltaAttention, GatedDeltaWeights),
     ShortConv(CausalConv),
 }
 
@@ -42,6 +44,9 @@ pub(super) fn checks(
         }
         Mixer::GatedDelta(GatedDelta { v_heads, v_dim, k_dim, .. }) => {
             ("gated delta", format!("{v_heads} heads of {v_dim} x {k_dim}"))
+        }
+        Mixer::DeltaAttention(DeltaAttention { v_heads, v_dim, k_dim, .. }) => {
+            ("delta attention", format!("{v_heads} heads of {v_dim} x {k_dim}"))
         }
         Mixer::ShortConv(ShortConv { hidden, conv_kernel_size, .. }) => {
             ("short convolution", format!("{hidden} channels, {conv_kernel_size} rows"))
@@ -88,6 +93,17 @@ impl<'a> Probe<'a> {
                 };
                 let width = spec.conv_channels() + spec.values() + 2 * spec.v_heads;
                 (Weighted::GatedDelta(spec, weights), width)
+            }
+            Mixer::DeltaAttention(spec) => {
+                let channels = 2 * spec.keys() + spec.values();
+                let weights = GatedDeltaWeights {
+                    conv: CausalConv { bias: None, ..conv(spec.conv_kernel_size, channels)? },
+                    a_log: float(&[spec.v_heads], 3)?,
+                    dt_bias: float(&[spec.decays()], 4)?,
+                    norm: float(&[spec.v_dim], 5)?,
+                };
+                let width = channels + spec.decays() + spec.v_heads + spec.values();
+                (Weighted::DeltaAttention(spec, weights), width)
             }
             Mixer::ShortConv(ShortConv { hidden, conv_kernel_size, .. }) => {
                 (Weighted::ShortConv(conv(*conv_kernel_size, *hidden)?), 3 * hidden)
@@ -168,6 +184,15 @@ impl<'a> Probe<'a> {
         match &self.layer {
             Weighted::Mamba2(spec, weights) => ops.mamba2(spec, weights, projected, layer),
             Weighted::GatedDelta(spec, weights) => ops.gated_delta(spec, weights, projected, layer),
+            Weighted::DeltaAttention(spec, weights) => {
+                let channels = 2 * spec.keys() + spec.values();
+                let ends = [channels, channels + spec.decays(), channels + spec.decays() + spec.v_heads];
+                let parts = projected.split(&ends.map(|end| end as i32), -1)?;
+                let [qkv, steps, write, gate] = parts.as_slice() else {
+                    return Err(mlx::Error::new("four parts"));
+                };
+                ops.delta_attention(spec, weights, &DeltaRows { qkv, steps, write, gate }, layer)
+            }
             Weighted::ShortConv(conv) => ops.short_conv(conv, projected, layer),
         }
     }

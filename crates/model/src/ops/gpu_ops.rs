@@ -20,8 +20,10 @@ use super::{
 };
 use crate::forward::{AttentionPath, StatePath};
 use crate::gpu_switches::{GpuKernel, is_on};
-use crate::ops::{CausalConv, GatedDeltaWeights, Mamba2Weights};
-use crate::{Activation, GatedDelta, HeadGate, LatentAttention, Mamba2, Mixer, Router, kv_format};
+use crate::ops::{CausalConv, DeltaRows, GatedDeltaWeights, Mamba2Weights};
+use crate::{
+    Activation, DeltaAttention, GatedDelta, HeadGate, LatentAttention, Mamba2, Mixer, Router, kv_format,
+};
 pub(crate) use attention::has_warpgroups;
 
 /// GPU kernels.
@@ -271,6 +273,19 @@ impl Ops for GpuOps {
         match layer.has_device_runs()? {
             true => recurrent::gated_delta(spec, weights, projected, layer),
             false => MlxOps.gated_delta(spec, weights, projected, layer),
+        }
+    }
+
+    fn delta_attention(
+        &self,
+        spec: &DeltaAttention,
+        weights: &GatedDeltaWeights,
+        rows: &DeltaRows,
+        layer: LayerContext,
+    ) -> mlx::Result<Array> {
+        match layer.has_device_runs()? {
+            true => recurrent::delta_attention(spec, weights, rows, layer),
+            false => mlx_ops::delta_attention(spec, weights, rows, layer),
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod attention;
 mod conv;
+mod delta_attention;
 mod gated_delta;
 mod latent;
 mod mamba1;
@@ -18,6 +19,7 @@ use crate::{Activation, GatedDelta, Mamba2, Mixer, Router};
 pub(super) use attention::gather;
 pub(crate) use attention::{gathered, write};
 pub(super) use conv::convolve;
+pub(super) use delta_attention::delta_attention;
 pub(super) use latent::{HeadProducts, LatentReader, latent};
 pub(super) use mamba1::mamba1;
 pub(super) use rwkv7::{token_shift, wkv};

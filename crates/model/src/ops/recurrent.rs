@@ -28,14 +28,27 @@ pub(crate) struct Mamba2Weights {
     pub(crate) skip: Array,
 }
 
-/// Weights between the projections of a gated delta layer.
+/// Weights between the projections of a gated delta layer, or of delta attention.
 pub(crate) struct GatedDeltaWeights {
     pub(crate) conv: CausalConv,
-    /// `[v_heads]` f32, both.
+    /// `[v_heads]` f32.
     pub(crate) a_log: Array,
+    /// One for each step, f32.
     pub(crate) dt_bias: Array,
     /// `[v_dim]`.
     pub(crate) norm: Array,
+}
+
+/// What delta attention's recurrence takes of the projections.
+pub(crate) struct DeltaRows<'a> {
+    /// Queries, keys and values before their convolution, `[T, 2 · keys + values]`.
+    pub(crate) qkv: &'a Array,
+    /// What decays are computed from, `[T, v_heads]` or `[T, v_heads · k_dim]`.
+    pub(crate) steps: &'a Array,
+    /// How much is written, before the sigmoid, `[T, v_heads]`.
+    pub(crate) write: &'a Array,
+    /// `[T, values]`
+    pub(crate) gate: &'a Array,
 }
 
 /// What RWKV-7's recurrence takes of the projections, `[T, heads · head_dim]` each.

@@ -1,4 +1,4 @@
-// What a recurrence read, times silu of the gate, of each head with its RMS norm before if NORM.
+// What a recurrence read, times silu of the gate, or its sigmoid with SIGMOID, of each head with its RMS norm before if NORM.
 // in:  x [rows, H VD] float; gates [rows, _] of T, from GATE on; w [VD], floats (read if NORM)
 // out: y [rows, H VD] of T
 // groups (H / NS rounded up, rows), NS simd groups
@@ -14,6 +14,6 @@ if (h < H) {
   }
   for (int i = lane; i < VD; i += 32) {
     const float gate = gk_f(gates[row * P + GATE + h * VD + i]);
-    y[at + i] = gk_to<T>::of(x[at + i] * scale * (NORM ? gk_f(w[i]) : 1.0f) * gate / (1.0f + gk_exp(-gate)));
+    y[at + i] = gk_to<T>::of(x[at + i] * scale * (NORM ? gk_f(w[i]) : 1.0f) * (SIGMOID ? 1.0f : gate) / (1.0f + gk_exp(-gate)));
   }
 }

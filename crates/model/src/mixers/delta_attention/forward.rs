@@ -1,27 +1,22 @@
 //! The forward pass of delta attention.
 
-use mlx::{Array, Dtype, fast};
+use mlx::Array;
 
-use super::{Decay, DeltaAttention, DeltaGate};
+use super::DeltaAttention;
 use crate::LoadError;
 use crate::blocks::{Fused, Linear, MixerBlock, Projection};
-use crate::ops::{CausalConv, DeltaRule, LayerContext};
+use crate::ops::{CausalConv, DeltaRows, GatedDeltaWeights, LayerContext, Ops};
 use crate::weights::Store;
 
 /// One layer of delta attention.
 pub(crate) struct DeltaAttentionBlock {
     spec: DeltaAttention,
+    ops: &'static dyn Ops,
     qkv: Fused,
-    conv: CausalConv,
     decay: Projection,
     write: Linear,
     gate: Projection,
-    /// `[v_heads]` f32.
-    a_log: Array,
-    /// One for each decay, f32.
-    dt_bias: Array,
-    /// `[v_dim]` f32.
-    norm: Array,
+    weights: GatedDeltaWeights,
     out: Linear,
 }
 
@@ -33,71 +28,34 @@ impl DeltaAttentionBlock {
         let conv = parts.map(|part| store.conv(&at(&format!("{part}_conv1d"))));
         Ok(Self {
             spec: *spec,
+            ops: store.ops(),
             qkv: Fused::new(qkv.into_iter().collect::<Result<_, _>>()?)?,
-            conv: CausalConv::join(conv.into_iter().collect::<Result<_, _>>()?)?,
             decay: Projection::load(store, path, "f", spec.decay_rank)?,
             write: store.linear(&at("b_proj"))?,
             gate: Projection::load(store, path, "g", spec.gate_rank)?,
-            a_log: store.float(&at("A_log"))?,
-            dt_bias: store.float(&at("dt_bias"))?,
-            norm: store.float(&at("o_norm.weight"))?,
+            weights: GatedDeltaWeights {
+                conv: CausalConv::join(conv.into_iter().collect::<Result<_, _>>()?)?,
+                a_log: store.float(&at("A_log"))?,
+                dt_bias: store.float(&at("dt_bias"))?,
+                norm: store.float(&at("o_norm.weight"))?,
+            },
             out: store.linear(&at("o_proj"))?,
         })
-    }
-
-    /// Factors of each row, `[T, v_heads]` or `[T, v_heads · k_dim]`.
-    fn decays(&self, x: &Array) -> mlx::Result<Array> {
-        let spec = &self.spec;
-        let steps = self.decay.forward(x)?.astype(Dtype::F32)? + &self.dt_bias;
-        let rate = self.a_log.exp()?;
-        let rate = match spec.decay {
-            Decay::PerHead => rate,
-            Decay::PerChannel | Decay::Bounded(_) => rate.repeat(spec.k_dim as i32, 0)?,
-        };
-        match spec.decay {
-            Decay::PerHead | Decay::PerChannel => (steps.softplus()? * rate).negative()?.exp(),
-            Decay::Bounded(bound) => ((steps * rate).sigmoid()? * bound).exp(),
-        }
-    }
-
-    /// `y`: `[T, values]` f32 → normed head by head, times the gate.
-    fn gated(&self, y: &Array, x: &Array) -> mlx::Result<Array> {
-        let [rows, values] = y.dims()?;
-        let by_head = y.reshape(&[rows, self.spec.v_heads as i32, self.spec.v_dim as i32])?;
-        let normed = fast::rms_norm(&by_head, Some(&self.norm), self.spec.norm_eps)?;
-        let gate = self.gate.forward(x)?.astype(Dtype::F32)?;
-        let gate = match self.spec.gate {
-            DeltaGate::Silu => gate.silu()?,
-            DeltaGate::Sigmoid => gate.sigmoid()?,
-        };
-        (normed.reshape(&[rows, values])? * gate).astype(x.dtype()?)
     }
 }
 
 impl MixerBlock for DeltaAttentionBlock {
     fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
-        let spec = &self.spec;
-        let rule = DeltaRule {
-            k_heads: spec.k_heads as i32,
-            k_dim: spec.k_dim as i32,
-            v_heads: spec.v_heads as i32,
-            v_dim: spec.v_dim as i32,
-        };
-        let qkv = self.qkv.forward(x)?.astype(Dtype::F32)?;
-        let decays = self.decays(x)?;
-        let write = self.write.forward(x)?.astype(Dtype::F32)?.sigmoid()? * spec.write_scale;
-        let y = layer.advance(|run, [last, memory]| {
-            let (mixed, last) = self.conv.forward(&run.rows(&qkv)?, last)?;
-            let (y, memory) = rule.scan(&mixed.silu()?, [&run.rows(&decays)?, &run.rows(&write)?], memory)?;
-            Ok((y, [last, memory]))
-        })?;
-        self.out.forward(&self.gated(&y, x)?)
+        let (qkv, steps) = (self.qkv.forward(x)?, self.decay.forward(x)?);
+        let (write, gate) = (self.write.forward(x)?, self.gate.forward(x)?);
+        let rows = DeltaRows { qkv: &qkv, steps: &steps, write: &write, gate: &gate };
+        self.out.forward(&self.ops.delta_attention(&self.spec, &self.weights, &rows, layer)?)
     }
 
     fn arrays(&self) -> Vec<&Array> {
-        let own = [&self.a_log, &self.dt_bias, &self.norm];
+        let GatedDeltaWeights { conv, a_log, dt_bias, norm } = &self.weights;
         let projections = self.decay.arrays().into_iter().chain(self.gate.arrays());
         let linears = self.qkv.arrays().into_iter().chain(self.write.arrays()).chain(self.out.arrays());
-        linears.chain(projections).chain(self.conv.arrays()).chain(own).collect()
+        linears.chain(projections).chain(conv.arrays()).chain([a_log, dt_bias, norm]).collect()
     }
 }

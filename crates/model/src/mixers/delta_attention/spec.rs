@@ -66,7 +66,7 @@ impl DeltaAttention {
     }
 
     /// Decays of a row.
-    pub(super) fn decays(&self) -> usize {
+    pub(crate) fn decays(&self) -> usize {
         match self.decay {
             Decay::PerHead => self.v_heads,
             Decay::PerChannel | Decay::Bounded(_) => self.v_heads * self.k_dim,

@@ -1,14 +1,16 @@
 //! Convolutions and recurrences by our GPU kernels, which write states in place.
 
 use mlx::gpu::{
-    CausalConv, ConvActivation, ConvGates, GatedHeads, Plan, Recurrence, RecurrenceRule, RunCount, written_by,
+    CausalConv, ConvActivation, ConvGates, Decays, GatedHeads, HeadsGate, Plan, Recurrence, RecurrenceRule,
+    RunCount, StateDecay, written_by,
 };
 use mlx::{Array, Dtype};
 
+use super::operand_of;
 use crate::forward::DeviceRuns;
 use crate::kv_cache::poisoned;
-use crate::ops::{self, GatedDeltaWeights, LayerContext, Mamba2Weights};
-use crate::{GatedDelta, Mamba2, Mixer, ShortConv};
+use crate::ops::{self, DeltaRows, GatedDeltaWeights, LayerContext, Mamba2Weights};
+use crate::{Decay, DeltaAttention, DeltaGate, GatedDelta, Mamba2, Mixer, ShortConv};
 
 /// Whether there are kernels for a mixer that has a state.
 pub(super) fn is_supported(mixer: &Mixer) -> bool {
@@ -17,6 +19,9 @@ pub(super) fn is_supported(mixer: &Mixer) -> bool {
     match mixer {
         Mixer::Mamba2(spec) => planned(mamba2_layer(spec, dtype, rows)),
         Mixer::GatedDelta(spec) => planned(gated_delta_layer(spec, dtype, rows)),
+        Mixer::DeltaAttention(spec) => {
+            planned(delta_attention_layer(spec, dtype, rows)) && spec.k_dim.is_multiple_of(8)
+        }
         Mixer::ShortConv(ShortConv { hidden, conv_kernel_size, bias }) => {
             let conv = plain_conv([*hidden, *conv_kernel_size], *bias, dtype, rows);
             conv.plan(count).is_some()
@@ -30,6 +35,23 @@ struct Layer {
     conv: CausalConv,
     recurrence: Recurrence,
     gate: GatedHeads,
+}
+
+/// Rows of the projections. One array holds all of them in some layers.
+struct Rows<'a> {
+    /// What the convolution mixes.
+    mixed: &'a Array,
+    /// Steps, or decays of channels.
+    steps: &'a Array,
+    /// How much the delta rule writes.
+    writes: &'a Array,
+    gates: &'a Array,
+}
+
+impl<'a> Rows<'a> {
+    fn of(projected: &'a Array) -> Self {
+        Self { mixed: projected, steps: projected, writes: projected, gates: projected }
+    }
 }
 
 /// Weights between the projections.
@@ -52,7 +74,7 @@ pub(super) fn mamba2(
 ) -> mlx::Result<Array> {
     let layer = mamba2_layer(spec, projected.dtype()?, projected.dim(0)?);
     let Mamba2Weights { conv, a_log, dt_bias, skip } = weights;
-    layer.run(&Weights { conv, a_log, dt_bias, skip, norm: skip }, projected, context)
+    layer.run(&Weights { conv, a_log, dt_bias, skip, norm: skip }, Rows::of(projected), context)
 }
 
 /// `silu(gate) · norm(y)`, `[T, values]`.
@@ -64,7 +86,41 @@ pub(super) fn gated_delta(
 ) -> mlx::Result<Array> {
     let layer = gated_delta_layer(spec, projected.dtype()?, projected.dim(0)?);
     let GatedDeltaWeights { conv, a_log, dt_bias, norm } = weights;
-    layer.run(&Weights { conv, a_log, dt_bias, skip: a_log, norm }, projected, context)
+    layer.run(&Weights { conv, a_log, dt_bias, skip: a_log, norm }, Rows::of(projected), context)
+}
+
+/// See [`Ops::delta_attention`](ops::Ops::delta_attention).
+pub(super) fn delta_attention(
+    spec: &DeltaAttention,
+    weights: &GatedDeltaWeights,
+    rows: &DeltaRows,
+    context: LayerContext,
+) -> mlx::Result<Array> {
+    let layer = delta_attention_layer(spec, rows.qkv.dtype()?, rows.qkv.dim(0)?);
+    let GatedDeltaWeights { conv, a_log, dt_bias, norm } = weights;
+    let decays = decays(spec, weights, rows.steps)?;
+    let steps = decays.as_ref().unwrap_or(rows.steps);
+    let rows = Rows { mixed: rows.qkv, steps, writes: rows.write, gates: rows.gate };
+    layer.run(&Weights { conv, a_log, dt_bias, skip: a_log, norm }, rows, context)
+}
+
+/// Decays of channels, `[T, v_heads · k_dim]` f32; `None` where a head as a whole decays.
+fn decays(spec: &DeltaAttention, weights: &GatedDeltaWeights, steps: &Array) -> mlx::Result<Option<Array>> {
+    let bound = match spec.decay {
+        Decay::PerHead => return Ok(None),
+        Decay::PerChannel => None,
+        Decay::Bounded(bound) => Some(bound),
+    };
+    let (x, operand) = operand_of(steps);
+    let plan = Decays {
+        dtype: steps.dtype()?,
+        rows: steps.dim(0)?,
+        heads: spec.v_heads as i32,
+        key_dim: spec.k_dim as i32,
+        bound,
+        operand,
+    };
+    only(plan.plan(), &[&x, &weights.a_log, &weights.dt_bias]).map(Some)
 }
 
 /// The convolution of rows `[T, channels]`, without an activation.
@@ -122,16 +178,23 @@ fn mamba2_layer(spec: &Mamba2, dtype: Dtype, rows: i32) -> Layer {
     Layer {
         conv: mixing_conv([inner, channels, spec.conv_kernel_size as i32], spec.conv_bias, dtype, rows),
         recurrence: Recurrence {
-            dtype,
             rows,
             heads,
             key_heads: spec.groups as i32,
             value_dim: spec.head_dim as i32,
             key_dim: spec.state_dim as i32,
-            step: inner + channels,
+            decay: StateDecay::Head { step: inner + channels },
             rule: RecurrenceRule::StateSpace { limits: spec.step_limits },
         },
-        gate: GatedHeads { dtype, rows, heads, value_dim: spec.head_dim as i32, gate: 0, norm: None },
+        gate: GatedHeads {
+            dtype,
+            rows,
+            heads,
+            value_dim: spec.head_dim as i32,
+            gate: 0,
+            function: HeadsGate::Silu,
+            norm: None,
+        },
     }
 }
 
@@ -142,16 +205,55 @@ fn gated_delta_layer(spec: &GatedDelta, dtype: Dtype, rows: i32) -> Layer {
     Layer {
         conv: mixing_conv([0, channels, spec.conv_kernel_size as i32], false, dtype, rows),
         recurrence: Recurrence {
-            dtype,
             rows,
             heads,
             key_heads: spec.k_heads as i32,
             value_dim,
             key_dim: spec.k_dim as i32,
-            step: write + heads,
-            rule: RecurrenceRule::Delta { write },
+            decay: StateDecay::Head { step: write + heads },
+            rule: RecurrenceRule::Delta { write, scale: 1.0 },
         },
-        gate: GatedHeads { dtype, rows, heads, value_dim, gate: channels, norm: Some(spec.norm_eps) },
+        gate: GatedHeads {
+            dtype,
+            rows,
+            heads,
+            value_dim,
+            gate: channels,
+            function: HeadsGate::Silu,
+            norm: Some(spec.norm_eps),
+        },
+    }
+}
+
+fn delta_attention_layer(spec: &DeltaAttention, dtype: Dtype, rows: i32) -> Layer {
+    let [channels, heads, value_dim] =
+        [2 * spec.keys() + spec.values(), spec.v_heads, spec.v_dim].map(|size| size as i32);
+    Layer {
+        conv: mixing_conv([0, channels, spec.conv_kernel_size as i32], false, dtype, rows),
+        recurrence: Recurrence {
+            rows,
+            heads,
+            key_heads: spec.k_heads as i32,
+            value_dim,
+            key_dim: spec.k_dim as i32,
+            decay: match spec.decay {
+                Decay::PerHead => StateDecay::Head { step: 0 },
+                Decay::PerChannel | Decay::Bounded(_) => StateDecay::Channels,
+            },
+            rule: RecurrenceRule::Delta { write: 0, scale: spec.write_scale },
+        },
+        gate: GatedHeads {
+            dtype,
+            rows,
+            heads,
+            value_dim,
+            gate: 0,
+            function: match spec.gate {
+                DeltaGate::Silu => HeadsGate::Silu,
+                DeltaGate::Sigmoid => HeadsGate::Sigmoid,
+            },
+            norm: Some(spec.norm_eps),
+        },
     }
 }
 
@@ -167,17 +269,18 @@ fn mixing_conv(
 }
 
 impl Layer {
-    fn run(&self, weights: &Weights<'_>, projected: &Array, context: LayerContext) -> mlx::Result<Array> {
+    fn run(&self, weights: &Weights<'_>, rows: Rows<'_>, context: LayerContext) -> mlx::Result<Array> {
         let runs = device_runs(&context)?;
         let pool = context.cache.pools.get_mut(context.index).ok_or_else(poisoned)?;
         let [last, memory] = pool.take()?;
-        let (mixed, last) = convolved(&self.conv, weights.conv, projected, runs, &last)?;
+        let (mixed, last) = convolved(&self.conv, weights.conv, rows.mixed, runs, &last)?;
         let Weights { a_log, dt_bias, skip, norm, .. } = *weights;
-        let inputs = [&mixed, projected, a_log, dt_bias, skip, runs.array(), &memory];
+        let Rows { steps, writes, gates, .. } = rows;
+        let inputs = [&mixed, steps, writes, a_log, dt_bias, skip, runs.array(), &memory];
         let y = only(self.recurrence.plan(runs.count()), &inputs)?;
         let (y, memory) = with_pool(&y, &memory)?;
         pool.put([last, memory]);
-        only(self.gate.plan(), &[&y, projected, norm])
+        only(self.gate.plan(), &[&y, gates, norm])
     }
 }
 
