@@ -48,7 +48,7 @@ pub use plan::{Operand, Plan};
 pub use program::{compile_ahead, compile_with_mlx, compiled_kernels, text as cuda_program_text};
 pub use recurrent::{
     CausalConv, ConvActivation, ConvGates, Decays, GatedHeads, HeadsGate, RUN_FIELDS, Recurrence,
-    RecurrenceRule, RunCount, StateDecay,
+    RecurrenceRule, RunCount, SelectiveScan, StateDecay,
 };
 pub use route::{Correction, ExpertFactors, ExpertGroups, Route, RouteWeights, Scores, WeightedSum};
 pub use source::{Dialect, Kernel, Source};

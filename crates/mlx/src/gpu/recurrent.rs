@@ -2,7 +2,7 @@
 
 use super::elementwise::is_float;
 use super::plan::{Operand, Plan, bits, dtype, int};
-use super::source::{CAUSAL_CONV, DECAYS, GATED_HEADS, RECURRENCE};
+use super::source::{CAUSAL_CONV, DECAYS, GATED_HEADS, RECURRENCE, SELECTIVE_SCAN};
 use crate::Dtype;
 use crate::fast::TemplateValue;
 
@@ -198,6 +198,45 @@ impl Recurrence {
             groups: [(value_dim + of_group - 1) / of_group, heads, count.runs],
             threads: simds * 32,
             outputs: vec![(vec![self.rows, values], Dtype::F32)],
+        })
+    }
+}
+
+/// Mamba's recurrence, whose state is a few numbers for each channel.
+///
+/// Source: arXiv 2312.00752 §3.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SelectiveScan {
+    /// Of the results.
+    pub dtype: Dtype,
+    /// How many rows.
+    pub rows: i32,
+    /// Channels of a row.
+    pub channels: i32,
+    /// Numbers of a channel's state.
+    pub state_dim: i32,
+}
+
+impl SelectiveScan {
+    /// Inputs: rows `[rows, channels]`, steps `[rows, channels]`, what is written and what reads `[rows, state_dim]`, floats;
+    /// how fast states decay, below zero, `[channels, state_dim]` f32, what a row adds to its result `[channels]` f32, runs
+    /// i32, and the pool `[slots, channels, state_dim]` f32, which is written in place. Output: `[rows, channels]`. `None`
+    /// for sizes without a kernel.
+    pub fn plan(&self, count: RunCount) -> Option<Plan> {
+        let Self { rows, channels, state_dim, dtype: output } = *self;
+        let lanes = state_dim / 4;
+        let fits = state_dim % 4 == 0 && matches!(lanes, 1 | 2 | 4 | 8 | 16 | 32);
+        if !fits || channels < 1 || !is_float(output) {
+            return None;
+        }
+        let simds = 4;
+        let of_group = simds * 32 / lanes;
+        Some(Plan {
+            kernel: &SELECTIVE_SCAN,
+            constants: vec![dtype("T", output), int("C", channels), int("N", state_dim), int("NS", simds)],
+            groups: [(channels + of_group - 1) / of_group, count.runs, 1],
+            threads: simds * 32,
+            outputs: vec![(vec![rows, channels], output)],
         })
     }
 }

@@ -119,6 +119,12 @@ pub(super) static RECURRENCE: Kernel = kernel!(
     &["y"],
     Dialect
 );
+pub(super) static SELECTIVE_SCAN: Kernel = kernel!(
+    "selective_scan",
+    &["x", "dt", "writes", "reads", "rate", "skip", "runs", "pool"],
+    &["y"],
+    Dialect
+);
 pub(super) static DECAYS: Kernel = kernel!("decays", &["x", "a_log", "bias"], &["y"], Dialect);
 pub(super) static GATED_HEADS: Kernel = kernel!("gated_heads", &["x", "gates", "w"], &["y"], Dialect);
 pub(super) static EMBED: Kernel = kernel!("embed", &["tokens", "table", "ss", "sb"], &["y"], Dialect);

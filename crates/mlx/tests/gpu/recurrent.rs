@@ -3,7 +3,7 @@
 use mlx::Dtype::{self, Bf16, F16, F32};
 use mlx::gpu::{
     CausalConv, ConvActivation, ConvGates, Decays, Dialect, GatedHeads, HeadsGate, Operand, Plan, Recurrence,
-    RecurrenceRule, RunCount, StateDecay,
+    RecurrenceRule, RunCount, SelectiveScan, StateDecay,
 };
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, in_parts, tolerance};
@@ -179,6 +179,44 @@ fn recurrence(dtype: Dtype, spec: Recurrence, runs: &[Run]) -> Case {
     Case { plan, inputs, expected: vec![y, after], dtype: F32 }
 }
 
+fn selective(dtype: Dtype, spec: SelectiveScan, runs: &[Run]) -> Case {
+    let (channels, size) = (spec.channels as usize, spec.state_dim as usize);
+    let mut numbers = Numbers(channels as u64);
+    let x = numbers.tensor(dtype, &[spec.rows, spec.channels]);
+    let steps = (0..spec.rows * spec.channels).map(|_| numbers.below(2000) as f32 / 1e3).collect::<Vec<_>>();
+    let steps = Tensor::floats(F32, &[spec.rows, spec.channels], &steps);
+    let [writes, reads] = [(); 2].map(|()| numbers.tensor(dtype, &[spec.rows, spec.state_dim]));
+    let rate =
+        (0..spec.channels * spec.state_dim).map(|_| -(numbers.below(900) as f32) / 1e3).collect::<Vec<_>>();
+    let rate = Tensor::floats(F32, &[spec.channels, spec.state_dim], &rate);
+    let skip = numbers.tensor(F32, &[spec.channels]);
+    let pool = numbers.tensor(F32, &[SLOTS, spec.channels, spec.state_dim]);
+    let [xs, dts, ws, rs, rates, skips] = [&x, &steps, &writes, &reads, &rate, &skip].map(Tensor::to_f64);
+    let mut y = vec![0.0; spec.rows as usize * channels];
+    let after = advance(runs, &pool.to_f64(), |row, state| {
+        for (c, state) in state.chunks_exact_mut(size).enumerate() {
+            let (x, dt) = (xs[row * channels + c], dts[row * channels + c]);
+            for (n, s) in state.iter_mut().enumerate() {
+                *s = (dt * rates[c * size + n]).exp() * *s + dt * x * ws[row * size + n];
+            }
+            let read: f64 = state.iter().zip(&rs[row * size..]).map(|(s, r)| s * r).sum();
+            y[row * channels + c] = read + skips[c] * x;
+        }
+    });
+    let inputs = vec![x, steps, writes, reads, rate, skip, ints(runs), pool];
+    Case { plan: spec.plan(count(runs)).unwrap(), inputs, expected: vec![y, after], dtype: spec.dtype }
+}
+
+fn scans() -> Vec<Case> {
+    let spec =
+        |dtype, runs: &[Run], channels| SelectiveScan { dtype, rows: rows_of(runs), channels, state_dim: 16 };
+    vec![
+        selective(Bf16, spec(Bf16, &RUNS, 70), &RUNS),
+        selective(F32, SelectiveScan { state_dim: 4, ..spec(F32, &RUNS, 33) }, &RUNS),
+        selective(F16, SelectiveScan { state_dim: 128, ..spec(F16, &SINGLES, 9) }, &SINGLES),
+    ]
+}
+
 fn gated(spec: GatedHeads) -> Case {
     let (heads, dim, rows) = (spec.heads as usize, spec.value_dim as usize, spec.rows as usize);
     let mut numbers = Numbers(dim as u64);
@@ -349,13 +387,18 @@ fn gates_of_heads_equal_their_reference() {
 }
 
 #[test]
+fn selective_scans_equal_their_reference() {
+    check("selective_scan", scans);
+}
+
+#[test]
 fn decays_of_channels_equal_their_reference() {
     check("decays", decayed);
 }
 
 #[test]
 fn broken_recurrences_are_noticed() {
-    let breaks: [(Cases, &str, &str); 12] = [
+    let breaks: [(Cases, &str, &str); 15] = [
         (convs, "X + GATE_IN + c", "X + c"),
         (convs, "X + GATE_OUT + c", "X + GATE_IN + c"),
         (convs, "p == i - (K - 1)", "p == i - K"),
@@ -368,6 +411,9 @@ fn broken_recurrences_are_noticed() {
         (gates, "gk_sum(s) / VD", "gk_sum(s) / 32"),
         (gates, "SIGMOID ? 1.0f : gate", "gate"),
         (decayed, "i * 8 / KD", "0"),
+        (scans, "step * value * w.v[i]", "value * w.v[i]"),
+        (scans, "o < L; o <<= 1", "2 * o < L; o <<= 1"),
+        (scans, "runs[r * 4 + 2] * C", "runs[RUN * 4 + 2] * C"),
     ];
     for (at, (cases, old, new)) in breaks.into_iter().enumerate() {
         let errors = errors(&format!("recurrent_broken_{at}"), Dialect::Cuda, &cases(), Some((old, new)));

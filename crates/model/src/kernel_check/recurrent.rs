@@ -5,10 +5,12 @@ use omnibus_kv::{BlockId, BlockTable, FloatType};
 
 use super::{KernelCheck, KernelTimes, Measure, distance, normal, time};
 use crate::forward::{AttentionPath, ForwardContext};
-use crate::ops::{CausalConv, DeltaRows, GatedDeltaWeights, Kernels, LayerContext, Mamba2Weights, Ops};
+use crate::ops::{
+    CausalConv, DeltaRows, GatedDeltaWeights, Kernels, LayerContext, Mamba1Rows, Mamba2Weights, Ops,
+};
 use crate::{
-    Batch, Blueprint, DeltaAttention, GatedDelta, KvCache, LayerSpec, Mamba2, Mixer, RotaryAxes, Segment,
-    ShortConv,
+    Batch, Blueprint, DeltaAttention, GatedDelta, KvCache, LayerSpec, Mamba1, Mamba2, Mixer, RotaryAxes,
+    Segment, ShortConv,
 };
 
 /// Sequences of a pass: tokens before it and rows in it.
@@ -25,10 +27,18 @@ struct Probe<'a> {
 }
 
 enum Weighted<'a> {
+    Mamba1(&'a Mamba1, Mamba1Weights),
     Mamba2(&'a Mamba2, Mamba2Weights),
     GatedDelta(&'a GatedDelta, GatedDeltaWeights),
     DeltaAttention(&'a DeltaAttention, GatedDeltaWeights),
     ShortConv(CausalConv),
+}
+
+/// Weights of a Mamba layer's convolution and recurrence.
+struct Mamba1Weights {
+    conv: CausalConv,
+    rate: Array,
+    skip: Array,
 }
 
 /// Nothing for mixers without kernels.
@@ -39,6 +49,9 @@ pub(super) fn checks(
     measure: Measure,
 ) -> Vec<KernelCheck> {
     let (name, shape) = match mixer {
+        Mixer::Mamba1(Mamba1 { inner, state_dim, .. }) => {
+            ("mamba", format!("{inner} channels of {state_dim}"))
+        }
         Mixer::Mamba2(Mamba2 { heads, head_dim, state_dim, .. }) => {
             ("mamba 2", format!("{heads} heads of {head_dim} x {state_dim}"))
         }
@@ -75,6 +88,16 @@ impl<'a> Probe<'a> {
             Ok(CausalConv { weight: float(&[size, channels], 1)?, bias: Some(float(&[channels], 2)?) })
         };
         let (layer, width) = match mixer {
+            Mixer::Mamba1(spec) => {
+                let Mamba1 { inner, state_dim, conv_kernel_size, conv_bias, .. } = *spec;
+                let conv = conv(conv_kernel_size, inner)?;
+                let weights = Mamba1Weights {
+                    conv: CausalConv { bias: conv.bias.filter(|_| conv_bias), ..conv },
+                    rate: float(&[inner, state_dim], 3)?.exp()?.negative()?,
+                    skip: float(&[inner], 4)?,
+                };
+                (Weighted::Mamba1(spec, weights), inner)
+            }
             Mixer::Mamba2(spec) => {
                 let weights = Mamba2Weights {
                     conv: conv(spec.conv_kernel_size, spec.conv_channels())?,
@@ -182,6 +205,16 @@ impl<'a> Probe<'a> {
     ) -> mlx::Result<Array> {
         let layer = LayerContext { ctx, index: 0, cache };
         match &self.layer {
+            Weighted::Mamba1(spec, Mamba1Weights { conv, rate, skip }) => {
+                // In a network these are products of the convolved rows.
+                let size = spec.state_dim as i32;
+                let select = |mixed: &Array| -> mlx::Result<[Array; 3]> {
+                    let rows = mixed.dim(0)?;
+                    let part = |from: i32| mixed.slice(&[0, from], &[rows, from + size]);
+                    Ok([mixed.astype(Dtype::F32)?.softplus()?, part(0)?, part(size)?])
+                };
+                ops.mamba1(projected, conv, &select, Mamba1Rows { rate, skip }, layer)
+            }
             Weighted::Mamba2(spec, weights) => ops.mamba2(spec, weights, projected, layer),
             Weighted::GatedDelta(spec, weights) => ops.gated_delta(spec, weights, projected, layer),
             Weighted::DeltaAttention(spec, weights) => {

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::forward::{AttentionPath, StatePath};
 use crate::gpu_switches::{GpuKernel, is_on};
-use crate::ops::{CausalConv, DeltaRows, GatedDeltaWeights, Mamba2Weights};
+use crate::ops::{CausalConv, DeltaRows, GatedDeltaWeights, Mamba1Rows, Mamba2Weights};
 use crate::{
     Activation, DeltaAttention, GatedDelta, HeadGate, LatentAttention, Mamba2, Mixer, Router, kv_format,
 };
@@ -247,6 +247,20 @@ impl Ops for GpuOps {
         match call.layer.reads()? {
             AttentionPath::Items => latent::attend(call),
             AttentionPath::Segments | AttentionPath::Gather => mlx_ops::latent(call, latent::PRODUCTS),
+        }
+    }
+
+    fn mamba1(
+        &self,
+        channels: &Array,
+        conv: &CausalConv,
+        select: &dyn Fn(&Array) -> mlx::Result<[Array; 3]>,
+        weights: Mamba1Rows,
+        layer: LayerContext,
+    ) -> mlx::Result<Array> {
+        match layer.has_device_runs()? {
+            true => recurrent::mamba1(channels, conv, select, weights, layer),
+            false => mlx_ops::mamba1(channels, conv, select, weights, layer),
         }
     }
 

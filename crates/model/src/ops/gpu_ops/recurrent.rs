@@ -2,21 +2,26 @@
 
 use mlx::gpu::{
     CausalConv, ConvActivation, ConvGates, Decays, GatedHeads, HeadsGate, Plan, Recurrence, RecurrenceRule,
-    RunCount, StateDecay, written_by,
+    RunCount, SelectiveScan, StateDecay, written_by,
 };
 use mlx::{Array, Dtype};
 
 use super::operand_of;
 use crate::forward::DeviceRuns;
 use crate::kv_cache::poisoned;
-use crate::ops::{self, DeltaRows, GatedDeltaWeights, LayerContext, Mamba2Weights};
-use crate::{Decay, DeltaAttention, DeltaGate, GatedDelta, Mamba2, Mixer, ShortConv};
+use crate::ops::{self, DeltaRows, GatedDeltaWeights, LayerContext, Mamba1Rows, Mamba2Weights};
+use crate::{Decay, DeltaAttention, DeltaGate, GatedDelta, Mamba1, Mamba2, Mixer, ShortConv};
 
 /// Whether there are kernels for a mixer that has a state.
 pub(super) fn is_supported(mixer: &Mixer) -> bool {
     let (dtype, rows, count) = (Dtype::Bf16, 1, RunCount { runs: 1, longest: 1 });
     let planned = |layer: Layer| layer.conv.plan(count).and(layer.recurrence.plan(count)).is_some();
     match mixer {
+        Mixer::Mamba1(Mamba1 { inner, state_dim, conv_kernel_size, .. }) => {
+            let conv = mixing_conv([0, *inner as i32, *conv_kernel_size as i32], false, dtype, rows);
+            let scan = scan([*inner as i32, *state_dim as i32], dtype, rows);
+            conv.plan(count).and(scan.plan(count)).is_some()
+        }
         Mixer::Mamba2(spec) => planned(mamba2_layer(spec, dtype, rows)),
         Mixer::GatedDelta(spec) => planned(gated_delta_layer(spec, dtype, rows)),
         Mixer::DeltaAttention(spec) => {
@@ -63,6 +68,30 @@ struct Weights<'a> {
     skip: &'a Array,
     /// Of the norm, `[value_dim]`.
     norm: &'a Array,
+}
+
+/// `[T, inner]`, see [`Ops::mamba1`](ops::Ops::mamba1).
+pub(super) fn mamba1(
+    channels: &Array,
+    conv: &ops::CausalConv,
+    select: &dyn Fn(&Array) -> mlx::Result<[Array; 3]>,
+    weights: Mamba1Rows,
+    context: LayerContext,
+) -> mlx::Result<Array> {
+    let (dtype, [rows, inner]) = (channels.dtype()?, channels.dims()?);
+    let (sizes, has_bias) = ([0, inner, conv.weight.dim(0)?], conv.bias.is_some());
+    let layer_conv = CausalConv { output: dtype, ..mixing_conv(sizes, has_bias, dtype, rows) };
+    let runs = device_runs(&context)?;
+    let pool = context.cache.pools.get_mut(context.index).ok_or_else(poisoned)?;
+    let [last, memory] = pool.take()?;
+    let (mixed, last) = convolved(&layer_conv, conv, channels, runs, &last)?;
+    let [steps, writes, reads] = select(&mixed)?;
+    let Mamba1Rows { rate, skip } = weights;
+    let inputs = [&mixed, &steps, &writes, &reads, rate, skip, runs.array(), &memory];
+    let scan = scan([inner, rate.dim(-1)?], dtype, rows);
+    let (y, memory) = with_pool(&only(scan.plan(runs.count()), &inputs)?, &memory)?;
+    pool.put([last, memory]);
+    Ok(y)
 }
 
 /// `silu(gate) · y`, `[T, inner]`.
@@ -170,6 +199,10 @@ fn plain_conv([channels, kernel_size]: [usize; 2], has_bias: bool, dtype: Dtype,
         activation: ConvActivation::Identity,
         gates: None,
     }
+}
+
+fn scan([channels, state_dim]: [i32; 2], dtype: Dtype, rows: i32) -> SelectiveScan {
+    SelectiveScan { dtype, rows, channels, state_dim }
 }
 
 fn mamba2_layer(spec: &Mamba2, dtype: Dtype, rows: i32) -> Layer {
