@@ -341,6 +341,11 @@ pub(crate) trait Ops: Sync {
     /// `x · Wᵀ`, `[.., in]` → `[.., out]`.
     fn linear(&self, x: &Array, weight: &Weight) -> mlx::Result<Array>;
 
+    /// `x · Wᵀ + bias`, `[out]`.
+    fn biased_linear(&self, x: &Array, weight: &Weight, bias: &Array) -> mlx::Result<Array> {
+        Ok(self.linear(x, weight)? + bias)
+    }
+
     /// Each row through the experts chosen for it. `x`: `[T, in]` or one row for each choice, `[T, top_k, in]`;
     /// weight `[experts, out, in]` → `[T, top_k, out]`.
     fn expert_linear(&self, x: &Array, experts: &ChosenExperts, weight: &Weight) -> mlx::Result<Array>;
@@ -418,11 +423,6 @@ pub(crate) trait Ops: Sync {
     /// `(sum + term) · factor`, `[T, hidden]` and `[1]`.
     fn add_scaled(&self, sum: &Array, term: &Array, factor: &Array) -> mlx::Result<Array> {
         Ok((sum + term) * factor)
-    }
-
-    /// `x + bias`, `[.., width]` and `[width]`.
-    fn add_bias(&self, x: &Array, bias: &Array) -> mlx::Result<Array> {
-        Ok(x + bias)
     }
 
     /// `(x − mean) / √(variance + eps) · weight + bias` over the last axis.

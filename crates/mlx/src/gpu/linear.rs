@@ -26,7 +26,7 @@ impl MatrixUnit {
     }
 }
 
-/// `x · wᵀ` for up to 64 rows of bf16 or f16.
+/// `x · wᵀ`, and perhaps a bias, for up to 64 rows of bf16 or f16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FewRows {
     /// Of `x`, and of what is not packed in the weights.
@@ -39,6 +39,8 @@ pub struct FewRows {
     pub inputs: i32,
     /// Rows of `w`.
     pub outputs: i32,
+    /// Whether a number is added to each output.
+    pub has_bias: bool,
     /// For more than 16 rows. Where there are warpgroups, groups have threadgroup memory for more stages, too.
     pub unit: MatrixUnit,
 }
@@ -65,9 +67,10 @@ const DENSE_WARPGROUPS: i32 = 2;
 const DENSE_STAGES: i32 = 7;
 
 impl FewRows {
-    /// Inputs: `x` `[rows, inputs]`, weights, scales and biases (any arrays for dense weights). The first plan's output is
-    /// `[1, rows, outputs]` of `x`'s dtype, or `[splits, rows, outputs]` f32, which a second plan adds up. Nothing but the
-    /// number of rows is compiled in, in four classes. `None` for sizes and dtypes without a kernel, and but for CUDA.
+    /// Inputs: `x` `[rows, inputs]`, weights, scales and biases (any arrays for dense weights), and the bias of each output
+    /// `[outputs]`, floats (any without). The first plan's output is `[1, rows, outputs]` of `x`'s dtype, or `[splits, rows,
+    /// outputs]` f32, which a second plan adds up. Nothing but the number of rows is compiled in, in four classes. `None` for
+    /// sizes and dtypes without a kernel, and but for CUDA.
     pub fn plans(&self, dialect: Dialect) -> Option<Vec<Plan>> {
         if !self.format.fits(self.inputs)
             || self.outputs < 1
@@ -88,7 +91,7 @@ impl FewRows {
             (MatrixUnit::SimdGroup, _) => self.narrow(),
         };
         let partial = if splits == 1 { self.dtype } else { Dtype::F32 };
-        let first = plan.with_output(self.dtype, (vec![splits, self.rows, self.outputs], partial));
+        let first = plan.with_output(self, (vec![splits, self.rows, self.outputs], partial));
         if splits == 1 {
             return Some(vec![first]);
         }
@@ -241,9 +244,10 @@ struct Unfinished {
 }
 
 impl Unfinished {
-    fn with_output(self, rows: Dtype, output: (Vec<i32>, Dtype)) -> Plan {
+    fn with_output(self, of: &FewRows, output: (Vec<i32>, Dtype)) -> Plan {
         let mut constants =
-            vec![dtype("TX", rows), dtype("TO", output.1), int("PITCH", 0), self.whole, self.even];
+            vec![dtype("TX", of.dtype), dtype("TO", output.1), int("PITCH", 0), self.whole, self.even];
+        constants.push(("BIASED", TemplateValue::Bool(of.has_bias)));
         constants.extend(self.format.constants());
         constants.extend(self.constants.iter().map(|(name, value)| int(name, *value)));
         Plan {
@@ -256,21 +260,23 @@ impl Unfinished {
     }
 }
 
-/// `x · wᵀ` for rows `[.., inputs]` of bf16 or f16, up to 64 in all, by our kernels. `None` where there is none for them.
-pub fn few_rows(x: &Array, weight: FewRowsWeight<'_>) -> Result<Option<Array>> {
+/// `x · wᵀ`, and a bias `[outputs]`, for rows `[.., inputs]` of bf16 or f16, up to 64 in all, by our kernels. `None` where there
+/// is none for them.
+pub fn few_rows(x: &Array, weight: FewRowsWeight<'_>, bias: Option<&Array>) -> Result<Option<Array>> {
     let dtype = x.dtype()?;
     let Some(Stored { format, w, scales, biases }) = weight.stored(dtype)? else { return Ok(None) };
     let (Some(inputs), &[outputs, _]) = (x.shape().last().copied(), w.shape()) else { return Ok(None) };
     let rows = x.size() as i32 / inputs.max(1);
     let dialect = Dialect::of(device::backend());
-    let product = FewRows { dtype, format, rows, inputs, outputs, unit: MatrixUnit::of_device() };
+    let (unit, has_bias) = (MatrixUnit::of_device(), bias.is_some());
+    let product = FewRows { dtype, format, rows, inputs, outputs, has_bias, unit };
     let plans = dialect.and_then(|dialect| product.plans(dialect));
     let Some(plans) = plans else { return Ok(None) };
     let flat = x.reshape(&[rows, inputs])?;
     let mut product: Option<Array> = None;
     for plan in &plans {
         let made = match &product {
-            None => plan.call(&[&flat, w, scales, biases])?,
+            None => plan.call(&[&flat, w, scales, biases, bias.unwrap_or(w)])?,
             Some(parts) => plan.call(&[parts])?,
         };
         product = made.into_iter().next();

@@ -142,7 +142,7 @@ pub(super) static XIELU: Kernel =
     kernel!("xielu", &["x", "alpha_p", "alpha_n", "beta", "eps"], &["y"], Dialect);
 
 /// Inputs of a product with weights.
-const WEIGHTS: &[&str] = &["x", "w", "ss", "sb"];
+const WEIGHTS: &[&str] = &["x", "w", "ss", "sb", "bias"];
 pub(super) static WMM: Kernel = kernel!("wmm", WEIGHTS, &["y"], TensorCores);
 pub(super) static WMM_FLOW: Kernel = kernel!("wmm_flow", WEIGHTS, &["y"], Warpgroups);
 pub(super) static WMM_EXPERT: Kernel =
@@ -157,7 +157,7 @@ pub(super) static WEIGHTED_SUM: Kernel = kernel!("weighted_sum", &["x", "weights
 pub(super) static WMM_STAGED: Kernel = kernel!("wmm_staged", WEIGHTS, &["y"], TensorCores);
 pub(super) static WMM_WIDE: Kernel = kernel!("wmm_wide", WEIGHTS, &["y"], Warpgroups);
 pub(super) static WMM_DENSE: Kernel = kernel!("wmm_dense", WEIGHTS, &["y"], Warpgroups);
-pub(super) static WMM_HEADS: Kernel = kernel!("wmm_heads", WEIGHTS, &["y"], TensorCores);
+pub(super) static WMM_HEADS: Kernel = kernel!("wmm_heads", &["x", "w", "ss", "sb"], &["y"], TensorCores);
 pub(super) static WMM_SUM: Kernel = kernel!("wmm_sum", &["x"], &["y"], Dialect);
 pub(super) static CHOOSE: Kernel = kernel!("choose", &["logits", "numbers", "top_k"], &["tokens"], Dialect);
 pub(super) static CHOOSE_EDITED: Kernel = kernel!(

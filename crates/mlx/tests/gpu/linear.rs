@@ -8,10 +8,10 @@ use MatrixUnit::{SimdGroup, Warpgroup};
 use crate::emulator::{Numbers, Program, Tensor, error, tolerance};
 
 struct Case {
+    product: FewRows,
     plans: Vec<Plan>,
     inputs: Vec<Tensor>,
     expected: Vec<f64>,
-    dtype: Dtype,
 }
 
 fn case(unit: MatrixUnit, format: WeightFormat, rows: i32, inputs: i32, outputs: i32) -> Case {
@@ -37,8 +37,25 @@ fn case_of(dtype: Dtype, unit: MatrixUnit, format: WeightFormat, sizes: [i32; 3]
                 .collect::<Vec<f64>>()
         })
         .collect();
-    let plans = FewRows { dtype, format, rows, inputs, outputs, unit }.plans(Dialect::Cuda).unwrap();
-    Case { plans, inputs: [vec![x], weights].concat(), expected, dtype }
+    let product = FewRows { dtype, format, rows, inputs, outputs, has_bias: false, unit };
+    let unread = numbers.tensor(dtype, &[1]);
+    let inputs = [vec![x], weights, vec![unread]].concat();
+    Case { product, plans: product.plans(Dialect::Cuda).unwrap(), inputs, expected }
+}
+
+/// The same product with a bias of each output, as large as the largest.
+fn biased(mut case: Case) -> Case {
+    let largest = case.expected.iter().fold(0.0, |most: f64, y| most.max(y.abs())) as f32;
+    let mut numbers = Numbers(3);
+    let biases: Vec<f32> =
+        (0..case.product.outputs).map(|_| (numbers.below(201) as f32 / 100.0 - 1.0) * largest).collect();
+    let bias = Tensor::floats(F32, &[case.product.outputs], &biases);
+    let biases = bias.to_f64();
+    case.expected.iter_mut().zip(biases.iter().cycle()).for_each(|(y, bias)| *y += bias);
+    case.product.has_bias = true;
+    case.plans = case.product.plans(Dialect::Cuda).unwrap();
+    case.inputs[4] = bias;
+    case
 }
 
 /// Weights, scales and biases as kernels take them, and the weights they stand for.
@@ -176,6 +193,13 @@ fn cases(kernel: &str) -> Vec<Case> {
         f16_case(Warpgroup, WeightFormat::Eight { group: 32 }, 17, 768, 64),
         f16_case(Warpgroup, WeightFormat::MxFp4, 50, 1216, 160),
         f16_case(Warpgroup, WeightFormat::Dense, 37, 1088, 133),
+        biased(case(SimdGroup, WeightFormat::Four { group: 64 }, 3, 2048, 64)),
+        biased(case(SimdGroup, WeightFormat::Dense, 2, 256, 5)),
+        biased(case(SimdGroup, WeightFormat::Dense, 20, 704, 64)),
+        biased(case(Warpgroup, WeightFormat::Four { group: 64 }, 13, 5120, 96)),
+        biased(case(Warpgroup, WeightFormat::Dense, 4, 64, 5)),
+        biased(case(Warpgroup, WeightFormat::Eight { group: 64 }, 40, 1536, 60)),
+        biased(case(Warpgroup, WeightFormat::Dense, 37, 1088, 133)),
     ];
     all.into_iter().filter(|case| case.plans[0].kernel.name == kernel).collect()
 }
@@ -199,7 +223,7 @@ fn check(kernel: &str) {
             if let Some(plan) = case.plans.get(1) {
                 product = sum.run(summed, plan, &[product], seed).unwrap().pop().unwrap();
             }
-            let error = error(&product.to_f64(), &case.expected) / tolerance(case.dtype);
+            let error = error(&product.to_f64(), &case.expected) / tolerance(case.product.dtype);
             assert!(error < 1.0, "{kernel}, case {at}: {error}");
         }
         summed += usize::from(case.plans.len() > 1);
@@ -242,6 +266,11 @@ fn broken_products_are_noticed() {
         ("wmm", 0, "gk_wait<ST - 2>();", ""),
         ("wmm", 13, "(i * 64 + half * 32) / GROUP", "i"),
         ("wmm", 17, "Codes::floats(w0 >> h)", "Codes::floats(w1 >> h)"),
+        ("wmm", 29, "SPLIT == 0", "true"),
+        ("wmm_flow", 20, "SPLIT == 0", "true"),
+        ("wmm_staged", 7, "? v + gk_f(bias[n]) : v", "? v : v"),
+        ("wmm_wide", 12, "? v + gk_f(bias[n]) : v", "? v : v"),
+        ("wmm_dense", 6, "? v + gk_f(bias[n]) : v", "? v : v"),
         ("wmm", 23, "TIMES * s0, d[c][0]", "s0, d[c][0]"),
         ("wmm_flow", 15, "Codes::TIMES * scale", "scale"),
         ("wmm_wide", 9, "gk_opaque(Codes::PAIR_MAGIC)", "gk_opaque(Codes::SUM_MAGIC)"),
@@ -292,7 +321,7 @@ fn broken_products_are_noticed() {
                     let sum: Vec<f64> = (0..case.expected.len())
                         .map(|i| parts.iter().skip(i).step_by(case.expected.len()).sum())
                         .collect();
-                    error(&sum, &case.expected) > tolerance(case.dtype)
+                    error(&sum, &case.expected) > tolerance(case.product.dtype)
                 }
                 Err(_) => true,
             };

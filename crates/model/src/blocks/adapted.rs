@@ -99,10 +99,13 @@ impl AdaptedWeight {
         first.with(weight, parts).map(Some)
     }
 
-    /// `x · Wᵀ`, and the products of the rows' adapters. `[.., in]` → `[.., out]`.
-    pub(crate) fn product(&self, x: &Array) -> mlx::Result<Array> {
+    /// `x · Wᵀ`, the bias `[out]`, and the products of the rows' adapters. `[.., in]` → `[.., out]`.
+    pub(crate) fn product(&self, x: &Array, bias: Option<&Array>) -> mlx::Result<Array> {
         self.record(x)?;
-        let product = self.ops.linear(x, self.weight())?;
+        let product = match bias {
+            Some(bias) => self.ops.biased_linear(x, self.weight(), bias)?,
+            None => self.ops.linear(x, self.weight())?,
+        };
         match (&*self.layer.stack(), self.adapters.rows()) {
             (Some(stack), Some(rows)) => self.adapted(x, product, stack, &rows.chosen),
             _ => Ok(product),

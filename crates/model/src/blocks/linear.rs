@@ -63,14 +63,10 @@ impl Linear {
     }
 
     fn product(&self, x: &Array) -> mlx::Result<Array> {
-        let product = match &self.rotation {
-            Some(rotation) => self.weight.product(&rotation.apply(x)?)?,
-            None => self.weight.product(x)?,
-        };
-        Ok(match &self.bias {
-            Some(bias) => self.weight.ops().add_bias(&product, bias)?,
-            None => product,
-        })
+        match &self.rotation {
+            Some(rotation) => self.weight.product(&rotation.apply(x)?, self.bias.as_ref()),
+            None => self.weight.product(x, self.bias.as_ref()),
+        }
     }
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {

@@ -6,7 +6,7 @@ use super::weights::CheckedWeights;
 use super::{KernelCheck, KernelTimes, Measure, distance, normal, time};
 use crate::ops::{GroupNormWeights, Joined, Kernels, Ops, Term, Weight};
 use crate::take_rows::take_rows;
-use crate::{Blueprint, KeySource, Mixer, Mlp, Norm, NormOver, Residual};
+use crate::{Blueprint, GatedMlp, KeySource, Mixer, Mlp, Norm, NormOver, PlainMlp, Residual};
 
 /// Rows of a decode step.
 pub(super) const ROWS: usize = 16;
@@ -202,43 +202,70 @@ fn shared_expert(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Optio
     }))
 }
 
-/// Weights of the widest layer, beside the same weights unpacked: MLX compiles its packed product for half a minute at the
-/// first use.
+/// Weights of the widest layer, with a bias if there is one, beside the same weights unpacked: MLX compiles its packed product
+/// for half a minute at the first use.
 pub(super) fn linear(
     blueprint: &Blueprint,
     weights: &[CheckedWeights],
     dtype: Dtype,
     measure: Measure,
 ) -> Vec<KernelCheck> {
-    let width = blueprint.layers.iter().find_map(|layer| match &layer.mlp {
-        Some(Mlp::Gated(mlp)) => Some(mlp.width),
-        _ => None,
-    });
-    let (Some(width), hidden) = (width, blueprint.hidden) else { return Vec::new() };
+    let linear = LinearShape::of(blueprint);
     // One of each class of rows.
     let rows: &[usize] = match measure {
         Measure::Load => &[3, 24, 48],
         Measure::Table => &[1, 4, 16, 32, 64, 512],
     };
-    let checked = weights.iter().filter(|weights| weights.fits(hidden));
+    let checked = weights.iter().filter(|weights| weights.fits(linear.inputs));
     let check = |(rows, weights): (usize, CheckedWeights)| {
-        let shape = format!("{rows} x {hidden} -> {width}, {}, beside dense", weights.label());
-        KernelCheck::new("linear", shape, dtype, || product([rows, hidden, width], weights, dtype, measure))
+        let LinearShape { inputs, outputs, has_bias } = linear;
+        let bias = if has_bias { " and a bias" } else { "" };
+        let shape = format!("{rows} x {inputs} -> {outputs}, {}{bias}, beside dense", weights.label());
+        KernelCheck::new("linear", shape, dtype, || product(rows, linear, weights, dtype, measure))
     };
     checked.flat_map(|weights| rows.iter().map(|rows| (*rows, *weights))).map(check).collect()
 }
 
+/// The widest of a network's layers.
+#[derive(Clone, Copy)]
+struct LinearShape {
+    inputs: usize,
+    outputs: usize,
+    /// Whether some layer has one.
+    has_bias: bool,
+}
+
+impl LinearShape {
+    fn of(blueprint: &Blueprint) -> Self {
+        let width = blueprint.layers.iter().find_map(|layer| match layer.mlp {
+            Some(Mlp::Gated(GatedMlp { width, .. }) | Mlp::Plain(PlainMlp { width, .. })) => Some(width),
+            _ => None,
+        });
+        let manifest = blueprint.manifest();
+        // Norms have weights of one axis, convolutions and experts of three.
+        let has_matrix = |path: &str| manifest.0.get(&format!("{path}.weight")).is_some_and(|w| w.len() == 2);
+        let has_bias = manifest.0.keys().any(|name| name.strip_suffix(".bias").is_some_and(has_matrix));
+        let inputs = blueprint.hidden;
+        Self { inputs, outputs: width.unwrap_or(inputs), has_bias }
+    }
+}
+
 fn product(
-    [rows, hidden, width]: [usize; 3],
+    rows: usize,
+    LinearShape { inputs, outputs, has_bias }: LinearShape,
     weights: CheckedWeights,
     dtype: Dtype,
     measure: Measure,
 ) -> mlx::Result<(f64, Option<KernelTimes>)> {
-    let [weight, reference] = weights.random(&[width, hidden], dtype, 5)?;
+    let [weight, reference] = weights.random(&[outputs, inputs], dtype, 5)?;
     mlx::eval(weight.arrays().into_iter().chain(reference.arrays()))?;
-    let x = normal(&[rows, hidden], dtype, 6)?;
-    let (ours, mlx) =
-        (|| Kernels::Gpu.ops().linear(&x, &weight), || Kernels::Mlx.ops().linear(&x, &reference));
+    let x = normal(&[rows, inputs], dtype, 6)?;
+    let bias = has_bias.then(|| normal(&[outputs], dtype, 7)).transpose()?;
+    let of = |kernels: Kernels, weight: &Weight| match &bias {
+        Some(bias) => kernels.ops().biased_linear(&x, weight, bias),
+        None => kernels.ops().linear(&x, weight),
+    };
+    let (ours, mlx) = (|| of(Kernels::Gpu, &weight), || of(Kernels::Mlx, &reference));
     let error = distance(&ours()?, &mlx()?)?;
     // The reference is of unpacked weights: its time says nothing about MLX's packed product.
     if measure == Measure::Load && weights != CheckedWeights::Dense {
@@ -260,12 +287,28 @@ mod tests {
     use super::*;
     use crate::families;
 
+    fn blueprint(name: &str) -> Blueprint {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+        let config = std::fs::read_to_string(fixtures.join(name).join("config.json")).unwrap();
+        families::read(&serde_json::from_str(&config).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn products_are_checked_at_the_shapes_of_layers() {
+        let shape = |name: &str| {
+            let LinearShape { inputs, outputs, has_bias } = LinearShape::of(&blueprint(name));
+            (inputs, outputs, has_bias)
+        };
+        assert_eq!(shape("qwen3"), (64, 80, false));
+        assert_eq!(shape("qwen2"), (64, 80, true));
+        assert_eq!(shape("phi"), (64, 80, true));
+        assert_eq!(shape("mixtral"), (64, 64, false));
+    }
+
     #[test]
     fn norms_of_groups_are_checked_at_the_shapes_of_layers() {
-        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
         let shapes = |name: &str| {
-            let config = std::fs::read_to_string(fixtures.join(name).join("config.json")).unwrap();
-            let blueprint = families::read(&serde_json::from_str(&config).unwrap()).unwrap();
+            let blueprint = blueprint(name);
             let states: Vec<&Mixer> =
                 blueprint.layers.iter().flat_map(|layer| layer.mixer.recurrences()).collect();
             normed_groups(&states)

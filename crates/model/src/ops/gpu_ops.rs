@@ -77,9 +77,20 @@ impl Ops for GpuOps {
     }
 
     fn linear(&self, x: &Array, weight: &Weight) -> mlx::Result<Array> {
-        match linear::product(x, weight)? {
+        match linear::product(x, weight, None)? {
             Some(product) => Ok(product),
             None => MlxOps.linear(x, weight),
+        }
+    }
+
+    fn biased_linear(&self, x: &Array, weight: &Weight, bias: &Array) -> mlx::Result<Array> {
+        if let Some(product) = linear::product(x, weight, Some(bias))? {
+            return Ok(product);
+        }
+        let product = self.linear(x, weight)?;
+        match joined(&product, bias, None, TermKind::Bias)? {
+            Some(sum) => Ok(sum),
+            None => Ok(product + bias),
         }
     }
 
@@ -122,13 +133,6 @@ impl Ops for GpuOps {
         match joined(sum, term, Some(factor), TermKind::Scaled)? {
             Some(scaled) => Ok(scaled),
             None => MlxOps.add_scaled(sum, term, factor),
-        }
-    }
-
-    fn add_bias(&self, x: &Array, bias: &Array) -> mlx::Result<Array> {
-        match joined(x, bias, None, TermKind::Bias)? {
-            Some(joined) => Ok(joined),
-            None => MlxOps.add_bias(x, bias),
         }
     }
 

@@ -1,5 +1,5 @@
 // The product of M rows of x with N rows of w from row W0 on, of this group's split of k. What includes it defines M, K, N
-// (int), W0 (gk_long), SPLIT and SPLITS (int), x_row(m) and y_row(m): where row m of the product reads and writes. Rows of x
+// (int), W0 (gk_long), SPLIT and SPLITS (int), x_row(m) and y_row(m): where row m of the product reads and writes, and biased(v, n): what is written for output n. Rows of x
 // are PITCH elements apart, K for 0.
 // Weights are the A operand (16 rows), rows of x the B operand (8 columns).  A lane of a fragment takes k that lie
 // together in memory: the order of k inside an instruction is free as long as A and B agree.
@@ -246,7 +246,7 @@ if (WK > 1) {
     const int n = (GK_GROUP_X * WN + i / S) * 16 * RT + i % (16 * RT), m = i / (16 * RT) % (MT * 8);
     float s = 0;
     GK_UNROLL for (int j = 0; j < WK; ++j) s += red[j * WN * S + i];
-    if (m < M && n < N) y[y_row(m) * N + n] = gk_to<TO>::of(s);
+    if (m < M && n < N) y[y_row(m) * N + n] = gk_to<TO>::of(biased(s, n));
   }
 } else if (live) {
   GK_UNROLL for (int r = 0; r < RT; ++r)
@@ -254,6 +254,6 @@ if (WK > 1) {
       GK_UNROLL for (int i = 0; i < 4; ++i) {
         const int m = c * 8 + t * 2 + (i & 1);
         const int n = n0 + r * 16 + g + (i >> 1) * 8;
-        if (m < M && (EVEN || n < N)) y[y_row(m) * N + n] = gk_to<TO>::of(acc[r][c][i]);
+        if (m < M && (EVEN || n < N)) y[y_row(m) * N + n] = gk_to<TO>::of(biased(acc[r][c][i], n));
       }
 }

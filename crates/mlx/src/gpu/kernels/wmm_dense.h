@@ -13,6 +13,7 @@ GK_SHARED_LARGE(uint4, stage, ST * STAGE);
 auto full = [](int step) { return 1 + step % ST; };
 auto free = [](int step) { return 1 + ST + step % ST; };
 const int M = x_shape[0], K = x_shape[1], N = w_shape[0], KU = K / 64;
+auto biased = [&](float v, int n) { return BIASED && GK_GROUP_Y == 0 ? v + gk_f(bias[n]) : v; };
 const int u0 = KU * GK_GROUP_Y / GK_GROUPS_Y, units = KU * (GK_GROUP_Y + 1) / GK_GROUPS_Y - u0;
 const int tiles = (N + TILE - 1) / TILE, turns = (tiles - GK_GROUP_X + GK_GROUPS_X - 1) / GK_GROUPS_X;
 if (GK_SIMD >= 4 * WN) {
@@ -76,7 +77,7 @@ if (GK_SIMD >= 4 * WN) {
     GK_UNROLL for (int c = 0; c < MT; ++c)
       GK_UNROLL for (int i = 0; i < 4; ++i) {
         const int m = c * 8 + t * 2 + (i & 1), n = n0 + (i >> 1) * 8;
-        if (m < M && (EVEN || n < N)) y[((gk_long)GK_GROUP_Y * M + m) * N + n] = gk_to<TO>::of(acc[c][i]);
+        if (m < M && (EVEN || n < N)) y[((gk_long)GK_GROUP_Y * M + m) * N + n] = gk_to<TO>::of(biased(acc[c][i], n));
       }
   }
 }

@@ -7,4 +7,5 @@ const int M = 1, K = x_shape[1], N = w_shape[1], SPLIT = 0, SPLITS = 1, pair = G
 const gk_long W0 = (gk_long)experts[pair] * N;
 auto x_row = [&](int) { return pair / CHOSEN; };
 auto y_row = [&](int) { return (gk_long)pair; };
+auto biased = [](float v, int) { return v; };
 //@include wmm_body.h

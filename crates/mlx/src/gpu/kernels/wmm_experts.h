@@ -9,6 +9,7 @@ for (int first = starts[GK_GROUP_Y]; first < end; first += 8 * MT) {
 const int M = end - first < 8 * MT ? end - first : 8 * MT;
 auto x_row = [&](int m) { return order[first + m] / CHOSEN; };
 auto y_row = [&](int m) { return (gk_long)order[first + m]; };
+auto biased = [](float v, int) { return v; };
 //@include wmm_body.h
 GK_SIMD_BARRIER();                        // its part of shared memory is free
 }

@@ -9,6 +9,7 @@
 // BITS, GROUP, FLOAT4, PITCH, WHOLE, EVEN as in wmm_body.h. groups (up to N / (16 RT), SPLITS), WK simd groups, SHARED bytes of
 // threadgroup memory
 const int M = x_shape[0], K = x_shape[1], N = w_shape[0], SPLIT = GK_GROUP_Y, SPLITS = GK_GROUPS_Y;
+auto biased = [&](float v, int n) { return BIASED && SPLIT == 0 ? v + gk_f(bias[n]) : v; };
 constexpr bool NARROW_GROUPS = BITS < 16 && GROUP == 32, BIASES = BITS < 16 && !FLOAT4;
 constexpr int UNIT = BITS == 16 ? 128 : 256;                  // k of a stage of the ring
 constexpr int ROW = UNIT * BITS / 128;                        // its 16-byte chunks of a row of w
@@ -283,7 +284,7 @@ for (int tile = GK_GROUP_X; tile < tiles; tile += GK_GROUPS_X) {
         const int m = c * 8 + 2 * t + (i & 1), n = r * 16 + g + (i >> 1) * 8;
         if (2 * t >= MR) continue;
         if (WK > 1) red[((odd * WK + wk) * RM + m) * RN + n] = v;
-        else if (m < M && (EVEN || n0 + n < N)) y[((gk_long)SPLIT * M + m) * N + n0 + n] = gk_to<TO>::of(v);
+        else if (m < M && (EVEN || n0 + n < N)) y[((gk_long)SPLIT * M + m) * N + n0 + n] = gk_to<TO>::of(biased(v, n0 + n));
       }
   if (WK > 1) {
     GK_BARRIER();
@@ -291,7 +292,7 @@ for (int tile = GK_GROUP_X; tile < tiles; tile += GK_GROUPS_X) {
       const int m = i / (16 * RT), n = i % (16 * RT);
       float s = 0;
       GK_UNROLL for (int j = 0; j < WK; ++j) s += red[((odd * WK + j) * RM + m) * RN + n];
-      if (EVEN || n0 + n < N) y[((gk_long)SPLIT * M + m) * N + n0 + n] = gk_to<TO>::of(s);
+      if (EVEN || n0 + n < N) y[((gk_long)SPLIT * M + m) * N + n0 + n] = gk_to<TO>::of(biased(s, n0 + n));
     }
     odd ^= 1;
     first_simd = first_simd + 1 == WK ? 0 : first_simd + 1;

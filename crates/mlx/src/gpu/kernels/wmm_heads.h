@@ -8,6 +8,7 @@ for (int first = 0; first < rows; first += 8 * MT) {
 const int M = rows - first < 8 * MT ? rows - first : 8 * MT;
 auto x_row = [&](int m) { return (first + m) * HEADS + GK_GROUP_Y; };
 auto y_row = [&](int m) { return (gk_long)(first + m) * HEADS + GK_GROUP_Y; };
+auto biased = [](float v, int) { return v; };
 //@include wmm_body.h
 GK_BARRIER();                             // shared memory is free
 }

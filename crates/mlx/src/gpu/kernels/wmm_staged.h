@@ -8,6 +8,7 @@ constexpr int NT = WN * 32, PER = MT * 8 * UX / NT, NI = KX / 32;
 GK_SHARED(uint4, stage, 2 * MT * 8 * ROW);
 const int lane = GK_LANE, g = lane >> 2, t = lane & 3;
 const int M = x_shape[0], K = x_shape[1], N = w_shape[0], KU = WHOLE ? K / KW : (K + KW - 1) / KW;
+auto biased = [&](float v, int n) { return BIASED && GK_GROUP_Y == 0 ? v + gk_f(bias[n]) : v; };
 const int u0 = KU * GK_GROUP_Y / GK_GROUPS_Y, u1 = KU * (GK_GROUP_Y + 1) / GK_GROUPS_Y;
 const int n0 = (GK_GROUP_X * WN + GK_SIMD) * 16 * RT;
 const int nl = n0 < N ? n0 : 0;                               // a warp past the end computes on row 0 and writes nothing
@@ -103,7 +104,7 @@ if (n0 < N) {
   GK_UNROLL for (int r = 0; r < RT; ++r)
     GK_UNROLL for (int c = 0; c < MT; ++c)
       GK_UNROLL for (int i = 0; i < 4; ++i) {
-        const int m = c * 8 + t * 2 + (i & 1);
-        if (m < M) y[((gk_long)GK_GROUP_Y * M + m) * N + n0 + r * 16 + g + (i >> 1) * 8] = gk_to<TO>::of(acc[r][c][i]);
+        const int m = c * 8 + t * 2 + (i & 1), n = n0 + r * 16 + g + (i >> 1) * 8;
+        if (m < M) y[((gk_long)GK_GROUP_Y * M + m) * N + n] = gk_to<TO>::of(biased(acc[r][c][i], n));
       }
 }

@@ -15,6 +15,7 @@ constexpr int FREE = PRODUCERS * 32 + WN * 128, FULL = PRODUCERS * 32 + 128;
 auto full = [&](int step, int warpgroup) { return 1 + ST + step % ST * WN + warpgroup; };
 const int lane = GK_LANE, g = lane >> 2, t = lane & 3;
 const int M = x_shape[0], K = x_shape[1], N = w_shape[0], KU = WHOLE ? K / 256 : (K + 255) / 256;
+auto biased = [&](float v, int n) { return BIASED && GK_GROUP_Y == 0 ? v + gk_f(bias[n]) : v; };
 const int u0 = KU * GK_GROUP_Y / GK_GROUPS_Y, u1 = KU * (GK_GROUP_Y + 1) / GK_GROUPS_Y;
 const int n0 = (GK_GROUP_X * 4 * WN + GK_SIMD) * 16;
 const int nl = n0 < N ? n0 : 0;                               // a simd group past the end computes on row 0 and writes nothing
@@ -150,7 +151,7 @@ if (n0 < N) {
     GK_UNROLL for (int i = 0; i < 4; ++i) {
       const int m = c * 8 + t * 2 + (i & 1);
       const int n = n0 + g + (i >> 1) * 8;
-      if (m < M && (EVEN || n < N)) y[((gk_long)GK_GROUP_Y * M + m) * N + n] = gk_to<TO>::of(acc[c][i]);
+      if (m < M && (EVEN || n < N)) y[((gk_long)GK_GROUP_Y * M + m) * N + n] = gk_to<TO>::of(biased(acc[c][i], n));
     }
 }
 }

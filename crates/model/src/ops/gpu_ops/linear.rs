@@ -34,26 +34,29 @@ fn narrow(x: &Array, weight: &Array) -> mlx::Result<Option<Array>> {
     y.reshape(&shape).map(Some)
 }
 
-/// `x · Wᵀ` where MLX's own operation is not the best; `None` elsewhere.
-pub(super) fn product(x: &Array, weight: &Weight) -> mlx::Result<Option<Array>> {
+/// `x · Wᵀ`, and a bias if there is one, where MLX's own operation is not the best; `None` elsewhere.
+pub(super) fn product(x: &Array, weight: &Weight, bias: Option<&Array>) -> mlx::Result<Option<Array>> {
     // Metal's own products are good.
     if backend() != Backend::Cuda || !is_on(GpuKernel::Linear) {
         return Ok(None);
     }
     let rows = x.size() / x.shape().last().map_or(1, |width| (*width).max(1) as usize);
     match weight {
-        Weight::Dense(weight) if weight.dim(0)? <= Narrow::OUTPUTS_MAX => narrow(x, weight),
+        Weight::Dense(weight) if weight.dim(0)? <= Narrow::OUTPUTS_MAX => match bias {
+            Some(_) => Ok(None),
+            None => narrow(x, weight),
+        },
         Weight::Dense(weight) => {
             let is_fast = weight.size() <= SMALL_WEIGHTS || MatrixUnit::of_device() == MatrixUnit::Warpgroup;
             let most = if is_fast { FEW_ROWS_MAX as usize } else { DENSE_ROWS_MAX };
             match (1..=most).contains(&rows) {
-                true => few_rows(x, FewRowsWeight::Dense(weight)),
+                true => few_rows(x, FewRowsWeight::Dense(weight), bias),
                 false => Ok(None),
             }
         }
-        Weight::Packed(packed) => match few_rows(x, FewRowsWeight::Packed(packed))? {
+        Weight::Packed(packed) => match few_rows(x, FewRowsWeight::Packed(packed), bias)? {
             Some(product) => Ok(Some(product)),
-            None if rows >= UNPACK_ROWS && packed.mode == QuantMode::Affine => {
+            None if rows >= UNPACK_ROWS && packed.mode == QuantMode::Affine && bias.is_none() => {
                 let dense = packed.dequantize(x.dtype()?)?;
                 x.matmul(&dense.t()?).map(Some)
             }
