@@ -13,12 +13,14 @@ use crate::wheel::{self, Wheel};
 const VERSION: &str = "13.5.37";
 const WHEELS: [&str; 3] = ["nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt"];
 const COMPILER: &str = include_str!("cuda_kernels.py");
-/// Ampere, Hopper and Blackwell.
-const ARCHITECTURES: [&str; 3] = ["sm_80", "sm_90a", "sm_120a"];
+/// Every text is compiled for Hopper, and for one of the others, which take turns: a kernel has several texts.
+const HOPPER: &str = "sm_90a";
+/// Ampere and Blackwell.
+const OTHERS: [&str; 2] = ["sm_80", "sm_120a"];
 /// Kernels with warpgroups' instructions, which Hopper alone has.
 const OF_HOPPER: [&str; 3] = ["attn_chunk_wide", "wmm_dense", "wmm_wide"];
 
-/// Gets the wheels, if they are not there, and compiles every text for every architecture that has it.
+/// Gets the wheels, if they are not there, and compiles every text.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     if let Some(argument) = arguments.first() {
         return Err(format!("takes no arguments, not `{argument}`"));
@@ -36,11 +38,12 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     compile.args(["-c", COMPILER]).arg(inside(&compiler, "lib/libnvrtc.so.13"));
     let includes = [inside(&runtime, "include"), inside(&crt, "include")];
     compile.arg(std::env::join_paths(includes).map_err(|error| error.to_string())?);
-    for text in &texts {
-        compile.args(architectures(text).map(|architecture| format!("{architecture}={}", text.display())));
+    for (at, text) in texts.iter().enumerate() {
+        compile
+            .args(architectures(at, text).map(|architecture| format!("{architecture}={}", text.display())));
     }
     finish(compile).map_err(|_| "CUDA kernels do not compile, see above".to_owned())?;
-    println!("{} CUDA kernels compile for {}", texts.len(), ARCHITECTURES.join(", "));
+    println!("{} CUDA kernels compile for {HOPPER}, and each for {}", texts.len(), OTHERS.join(" or "));
     Ok(())
 }
 
@@ -68,11 +71,12 @@ fn texts(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(paths)
 }
 
-/// Those that have the kernel of a text, which its name begins with.
-fn architectures(text: &Path) -> impl Iterator<Item = &'static str> {
+/// Those that a text is compiled for; its kernel is what its name begins with.
+fn architectures(at: usize, text: &Path) -> impl Iterator<Item = &'static str> {
     let name = text.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let of_hopper = OF_HOPPER.iter().any(|kernel| name.split('.').next() == Some(*kernel));
-    ARCHITECTURES.into_iter().filter(move |architecture| !of_hopper || *architecture == "sm_90a")
+    let other = OTHERS.get(at % OTHERS.len()).copied().filter(|_| !of_hopper);
+    [HOPPER].into_iter().chain(other)
 }
 
 #[cfg(test)]
@@ -81,8 +85,9 @@ mod tests {
 
     #[test]
     fn warpgroups_are_hoppers_alone() {
-        let of = |name: &str| architectures(Path::new(name)).collect::<Vec<_>>();
-        assert_eq!(of("/t/wmm_wide.linear.0.cu"), ["sm_90a"]);
-        assert_eq!(of("/t/wmm.linear.0.cu"), ARCHITECTURES);
+        let of = |at, name: &str| architectures(at, Path::new(name)).collect::<Vec<_>>();
+        assert_eq!(of(0, "/t/wmm_wide.linear.0.cu"), ["sm_90a"]);
+        assert_eq!(of(2, "/t/wmm.linear.0.cu"), ["sm_90a", "sm_80"]);
+        assert_eq!(of(3, "/t/wmm.linear.1.cu"), ["sm_90a", "sm_120a"]);
     }
 }

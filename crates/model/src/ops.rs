@@ -7,6 +7,7 @@ mod convolution;
 mod cpu_ops;
 mod delta_rule;
 mod gpu_ops;
+mod gpu_steps;
 mod low_rank;
 mod mlx_ops;
 mod recurrent;
@@ -25,11 +26,12 @@ use crate::gpu_switches::{GpuKernel, is_on};
 use crate::kv_cache::poisoned;
 use crate::{
     Activation, Attention, DeltaAttention, GatedDelta, HeadGate, KvCache, KvStorage, LatentAttention, Mamba2,
-    Mixer, Router, Temperature, WkvState,
+    Mixer, Router, WkvState,
 };
 pub(crate) use convolution::ConvolutionCall;
 pub(crate) use delta_rule::DeltaRule;
 pub(crate) use gpu_ops::has_warpgroups;
+pub(crate) use gpu_steps::{GpuSteps, clipped};
 pub(crate) use low_rank::{LowRankLayout, LowRankPart, LowRankStack};
 pub(crate) use mlx_ops::{gathered, write};
 pub(crate) use recurrent::{
@@ -155,11 +157,9 @@ impl<'a> LayerContext<'a> {
         })
     }
 
-    /// Whether kernels multiply the layer's queries with their temperature: where queries are not normed, and rows have one
-    /// position each.
-    pub(crate) fn tempers_queries(&self, spec: &Attention, filter: Option<&dyn KeyFilter>) -> bool {
-        let plain = spec.qk_norm.is_none() && filter.is_none() && self.ctx.axes.is_none();
-        plain && matches!(self.reads(), Ok(AttentionPath::Items))
+    /// Whether the GPU's kernels compute the layer's attention, of rows that have one position each.
+    pub(crate) fn has_gpu_kernels(&self, filter: Option<&dyn KeyFilter>) -> bool {
+        filter.is_none() && self.ctx.axes.is_none() && matches!(self.reads(), Ok(AttentionPath::Items))
     }
 
     /// Whether the GPU's kernels find the layer's states on the device.
@@ -202,8 +202,8 @@ pub(crate) struct AttentionCall<'a> {
     /// What is added to the mean square of values' norm, which has no weight.
     pub(crate) value_norm: Option<f32>,
     pub(crate) rotation: Option<&'a Rotation>,
-    /// What rotated queries are multiplied with; not by the CPU's kernel.
-    pub(crate) temperature: Option<Temperature>,
+    /// Not done by the CPU's kernel.
+    pub(crate) gpu_steps: GpuSteps,
     /// Of the layer's heads, `[heads]`: logits of a key without a value.
     pub(crate) sinks: Option<&'a Array>,
     /// Which of the visible keys a row reads; where there is one, MLX's operations compute the layer.

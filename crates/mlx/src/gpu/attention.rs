@@ -91,13 +91,15 @@ pub enum RotaryOrder {
     Interleaved,
 }
 
-/// RMS norm of heads before they are rotated.
+/// RMS norm of heads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RotaryNorm {
     /// None.
     Absent,
     /// With this epsilon.
     Rms(f32),
+    /// Behind the rotation, with this epsilon.
+    Late(f32),
 }
 
 /// A factor of queries that grows with their position: `1 + beta · log(1 + ⌊(position + shift) / period⌋)`.
@@ -130,7 +132,9 @@ pub struct Rotary {
     pub magnitude: f32,
     /// How many positions a row has.
     pub axes: RotaryAxes,
-    /// The norm before it, with weights, of queries and keys.
+    /// Projected elements are limited to this magnitude first.
+    pub clip: Option<f32>,
+    /// The norm, with weights, of queries and keys.
     pub norm: RotaryNorm,
     /// That of values, without weights.
     pub value_norm: RotaryNorm,
@@ -156,7 +160,7 @@ impl Rotary {
         }
         let [(norm, eps), (value_norm, value_eps)] = [self.norm, self.value_norm].map(|norm| match norm {
             RotaryNorm::Absent => (false, 0.0),
-            RotaryNorm::Rms(eps) => (true, eps),
+            RotaryNorm::Rms(eps) | RotaryNorm::Late(eps) => (true, eps),
         });
         let computed = match self.projected {
             Projected::QueriesKeysValues | Projected::QueriesAndKeys => heads + 2 * kv_heads,
@@ -173,6 +177,9 @@ impl Rotary {
             int("NS", simds),
             int("PROJECTED", self.projected.parts_of_keys() as i32),
             ("NORM", TemplateValue::Bool(norm)),
+            ("LATE", TemplateValue::Bool(matches!(self.norm, RotaryNorm::Late(_)))),
+            ("CLIPPED", TemplateValue::Bool(self.clip.is_some())),
+            bits("CLIP", self.clip.unwrap_or_default()),
             ("INTERLEAVED", TemplateValue::Bool(self.order == RotaryOrder::Interleaved)),
             ("AXES", TemplateValue::Bool(self.axes == RotaryAxes::Three)),
             bits("EPS", eps),

@@ -77,9 +77,15 @@ fn reference(
         for (head, x) in x.chunks_exact(dim).chain(keys_as_values.chunks_exact(dim)).enumerate() {
             let mut y = x.to_vec();
             let weight = if head < heads { q_norm } else { k_norm }.to_f64();
+            if let Some(clip) = rotary.clip {
+                y.iter_mut().for_each(|y| *y = y.clamp(f64::from(-clip), f64::from(clip)));
+            }
+            let normed = |y: &[f64], eps: f32| {
+                let mean = y.iter().map(|y| y * y).sum::<f64>() / dim as f64;
+                y.iter().zip(&weight).map(|(y, w)| y / (mean + f64::from(eps)).sqrt() * w).collect::<Vec<_>>()
+            };
             if let (RotaryNorm::Rms(eps), true) = (rotary.norm, head < heads + kv_heads) {
-                let mean = x.iter().map(|x| x * x).sum::<f64>() / dim as f64;
-                y = x.iter().zip(&weight).map(|(x, w)| x / (mean + f64::from(eps)).sqrt() * w).collect();
+                y = normed(&y, eps);
             }
             if let (RotaryNorm::Rms(eps), true) = (rotary.value_norm, head >= heads + kv_heads) {
                 let mean = x.iter().map(|x| x * x).sum::<f64>() / dim as f64;
@@ -99,6 +105,9 @@ fn reference(
                 if head < heads + kv_heads {
                     (y[i], y[j]) = (m * (a * cos - b * sin), m * (a * sin + b * cos));
                 }
+            }
+            if let (RotaryNorm::Late(eps), true) = (rotary.norm, head < heads + kv_heads) {
+                y = normed(&y, eps);
             }
             let factor = rotary.temperature.map_or(1.0, |QueryTemperature { beta, period, shift }| {
                 let periods = f64::from(positions[row] + shift) / f64::from(period);
@@ -130,6 +139,7 @@ fn cases() -> Vec<Case> {
         order: RotaryOrder::Halves,
         magnitude: 1.0,
         axes: RotaryAxes::One,
+        clip: None,
         norm: RotaryNorm::Absent,
         value_norm: RotaryNorm::Absent,
         temperature: None,
@@ -180,6 +190,17 @@ fn cases() -> Vec<Case> {
         case(Rotary { pool: packed(8, 64), ..rotary(F32, shape(2, 1, 512), 512) }, 2),
         case(Rotary { temperature: temperature(0.1, 30, 0), ..rotary(Bf16, shape(4, 2, 128), 128) }, 5),
         case(Rotary { temperature: temperature(0.5, 64, 40), ..rotary(F32, shape(3, 1, 64), 0) }, 6),
+        case(Rotary { norm: RotaryNorm::Late(1e-5), ..rotary(Bf16, shape(6, 2, 128), 128) }, 3),
+        case(
+            Rotary {
+                norm: RotaryNorm::Late(1e-5),
+                order: interleaved,
+                pool: packed(8, 64),
+                ..rotary(F32, shape(4, 1, 64), 32)
+            },
+            4,
+        ),
+        case(Rotary { clip: Some(0.75), ..rotary(F16, shape(4, 2, 96), 96) }, 3),
     ]
 }
 
@@ -222,7 +243,9 @@ fn rotation_and_write_equal_their_reference() {
 
 #[test]
 fn a_wrong_partner_slot_head_norm_or_axis_is_noticed() {
-    let breaks: [(usize, Break); 14] = [
+    let breaks: [(usize, Break); 16] = [
+        (24, Some(("NORM && !LATE", "NORM"))),
+        (26, Some(("a[j] > most ? most : a[j]", "a[j]"))),
         (22, Some(("TEMPERED && h < HQ", "TEMPERED && h <= HQ"))),
         (23, Some(("(pos[row] + SHIFT) / PERIOD", "pos[row] / PERIOD"))),
         (14, Some(("h >= HQ + HK ? h - HK : h", "h >= HQ + HK ? h - HK - 1 : h"))),

@@ -30,6 +30,7 @@ fn plans(dialect: Dialect) -> Vec<Plan> {
         order: RotaryOrder::Halves,
         magnitude: 1.0,
         axes: RotaryAxes::One,
+        clip: None,
         norm: RotaryNorm::Rms(1e-6),
         value_norm: RotaryNorm::Absent,
         temperature: None,

@@ -82,7 +82,7 @@ impl Probed for SoftmaxLayer<'_> {
                 head_norms,
                 value_norm: self.spec.value_norm,
                 rotation: self.rotation.as_ref(),
-                temperature: self.spec.temperature.filter(|_| layer.tempers_queries(self.spec, None)),
+                gpu_steps: self.spec.gpu_steps(),
                 sinks: self.sinks.as_ref(),
                 filter: None,
                 layer,

@@ -1,4 +1,5 @@
 // Norm of each query and key head and, without weights, of each value head, rotation, and the write of keys and values into their blocks, in place.
+// With LATE the norm of queries and keys comes behind the rotation. With CLIPPED projected elements are limited to CLIP first.
 // in:  qkv [rows, COLUMNS D] of T (gk_operand): queries, then keys if PROJECTED is 1, which are the values, too, before their norm
 //      and rotation, and keys and values if it is 2; if it is 0 nothing is written; qw, kw [D] floats (read if NORM; VALUE_NORM: of values); freq [R / 2] float, radians per position;
 //      axis [R / 2] int, the position that a pair turns by (read if AXES); pos [rows] int, or [3, rows] if AXES;
@@ -24,7 +25,26 @@ if (h < H) {
     const bool near = INTERLEAVED || p >= R / 2;  // behind the rotated part pairs are neighbours in any case
     a[j] = p < PAIRS ? gk_operand<T, PARTS>::one(x + (near ? 2 * p : p), parts, all) : 0;
     b[j] = p < PAIRS ? gk_operand<T, PARTS>::one(x + (near ? 2 * p + 1 : p + R / 2), parts, all) : 0;
+    if (CLIPPED) {
+      const float most = gk_round<T>(GK_FLOAT(CLIP));
+      a[j] = a[j] < -most ? -most : a[j] > most ? most : a[j];
+      b[j] = b[j] < -most ? -most : b[j] > most ? most : b[j];
+    }
   }
+  auto norm = [&]() {
+    float s = 0;
+    GK_UNROLL for (int j = 0; j < PER; ++j) s += a[j] * a[j] + b[j] * b[j];
+    s = gk_rsqrt(gk_sum(s) / D + GK_FLOAT(EPS));
+    GK_UNROLL for (int j = 0; j < PER; ++j) {
+      const int p = lane + 32 * j;
+      const bool near = INTERLEAVED || p >= R / 2;
+      const int i0 = near ? 2 * p : p, i1 = near ? 2 * p + 1 : p + R / 2;
+      if (p < PAIRS) {
+        a[j] = gk_round<T>(gk_round<T>(a[j] * s) * (h < HQ ? gk_f(qw[i0]) : gk_f(kw[i0])));
+        b[j] = gk_round<T>(gk_round<T>(b[j] * s) * (h < HQ ? gk_f(qw[i1]) : gk_f(kw[i1])));
+      }
+    }
+  };
   if (VALUE_NORM && h >= HQ + HK) {
     float s = 0;
     GK_UNROLL for (int j = 0; j < PER; ++j) s += a[j] * a[j] + b[j] * b[j];
@@ -32,20 +52,7 @@ if (h < H) {
     GK_UNROLL for (int j = 0; j < PER; ++j) { a[j] = gk_round<T>(a[j] * s); b[j] = gk_round<T>(b[j] * s); }
   }
   if (h < HQ + HK) {
-    if (NORM) {
-      float s = 0;
-      GK_UNROLL for (int j = 0; j < PER; ++j) s += a[j] * a[j] + b[j] * b[j];
-      s = gk_rsqrt(gk_sum(s) / D + GK_FLOAT(EPS));
-      GK_UNROLL for (int j = 0; j < PER; ++j) {
-        const int p = lane + 32 * j;
-        const bool near = INTERLEAVED || p >= R / 2;
-        const int i0 = near ? 2 * p : p, i1 = near ? 2 * p + 1 : p + R / 2;
-        if (p < PAIRS) {
-          a[j] = gk_round<T>(gk_round<T>(a[j] * s) * (h < HQ ? gk_f(qw[i0]) : gk_f(kw[i0])));
-          b[j] = gk_round<T>(gk_round<T>(b[j] * s) * (h < HQ ? gk_f(qw[i1]) : gk_f(kw[i1])));
-        }
-      }
-    }
+    if (NORM && !LATE) norm();
     GK_UNROLL for (int j = 0; j < PER; ++j) {
       const int p = lane + 32 * j;
       if (p < R / 2) {
@@ -55,6 +62,10 @@ if (h < H) {
         a[j] = x0 * c - x1 * s;
         b[j] = x0 * s + x1 * c;
       }
+    }
+    if (NORM && LATE) {
+      GK_UNROLL for (int j = 0; j < PER; ++j) { a[j] = gk_round<T>(a[j]); b[j] = gk_round<T>(b[j]); }
+      norm();
     }
     if (TEMPERED && h < HQ) {
       const float t = gk_round<T>(1.0f + GK_FLOAT(BETA) * gk_log(1.0f + (float)((pos[row] + SHIFT) / PERIOD)));

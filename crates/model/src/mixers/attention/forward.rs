@@ -1,5 +1,7 @@
 //! The forward pass of an attention layer.
 
+use std::borrow::Cow;
+
 use mlx::{Array, fast};
 
 use super::gate::GateBlock;
@@ -9,7 +11,7 @@ use super::tensors::OUT_NORM;
 use super::{Attention, AttentionSpan, KeySource, OutNorm};
 use crate::blocks::{Fused, Linear, MixerBlock, NormBlock};
 use crate::forward::ForwardContext;
-use crate::ops::{AttentionCall, KeyFilter, LayerContext, Ops, Rotation};
+use crate::ops::{AttentionCall, GpuSteps, KeyFilter, LayerContext, Ops, Rotation, clipped};
 use crate::weights::Store;
 use crate::{LoadError, Position};
 
@@ -71,10 +73,7 @@ impl AttentionBlock {
 
     /// Queries, keys and values, those of them that the layer has.
     pub(in crate::mixers) fn project(&self, x: &Array) -> mlx::Result<Array> {
-        let qkv = self.qkv.forward(x)?;
-        let Some(clip) = self.spec.clip_qkv else { return Ok(qkv) };
-        let [low, high] = [Array::scalar(-clip, qkv.dtype()?)?, Array::scalar(clip, qkv.dtype()?)?];
-        qkv.clip(Some(&low), Some(&high))
+        self.qkv.forward(x)
     }
 
     /// What the heads see, `[T, heads · v_head_dim]`, of this projection. `spec`: the layer's, perhaps with another span
@@ -87,14 +86,14 @@ impl AttentionBlock {
         layer: LayerContext,
     ) -> mlx::Result<Array> {
         let rotation = self.rotation.as_ref();
-        let untempered;
-        let (spec, temperature) = match spec.temperature.filter(|_| layer.tempers_queries(spec, filter)) {
-            Some(temperature) => {
-                untempered = Attention { temperature: None, ..spec.clone() };
-                (&untempered, Some(temperature))
-            }
-            None => (spec, None),
+        let (spec, gpu_steps) = match spec.gpu_steps() != GpuSteps::NONE && layer.has_gpu_kernels(filter) {
+            true => spec.without_gpu_steps(),
+            false => (Cow::Borrowed(spec), GpuSteps::NONE),
         };
+        let spec = spec.as_ref();
+        if let Some(clip) = spec.clip_qkv {
+            qkv = clipped(&qkv, clip)?;
+        }
         let (in_kernels, before) = match spec.rotates_in_kernels() {
             true => (rotation, None),
             false => (None, rotation),
@@ -118,7 +117,7 @@ impl AttentionBlock {
             head_norms,
             value_norm,
             rotation: in_kernels,
-            temperature,
+            gpu_steps,
             sinks: self.sinks.as_ref(),
             filter,
             layer,

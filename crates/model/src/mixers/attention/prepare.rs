@@ -1,12 +1,14 @@
 //! Norms, rotation and temperature of queries and keys in MLX's operations, for what attention kernels do not have.
 
+use std::borrow::Cow;
+
 use mlx::{Array, Dtype, fast};
 
 use super::normed::QkNormBlock;
-use super::{Attention, KeySource, NormAt, Temperature};
+use super::{Attention, KeySource, NormAt, QkNorm, Temperature};
 use crate::LoadError;
 use crate::forward::ForwardContext;
-use crate::ops::{Ops, Rotation};
+use crate::ops::{GpuSteps, Ops, Rotation};
 use crate::weights::Store;
 
 impl Attention {
@@ -17,10 +19,39 @@ impl Attention {
 
     /// True where attention kernels rotate queries and keys themselves: nothing comes between rotation and scores.
     pub(super) fn rotates_in_kernels(&self) -> bool {
-        self.temperature.is_none()
-            && self.qk_norm.is_none_or(|norm| norm.at == NormAt::BeforeRotation)
-            && !(self.rounds_keys && self.has_keys())
-            && !self.query_gain
+        let early = self.qk_norm.is_none_or(|norm| norm.at == NormAt::BeforeRotation);
+        early && self.temperature.is_none() && !self.changes_rotated()
+    }
+
+    /// True where rotated queries or keys are changed as no kernel does it.
+    fn changes_rotated(&self) -> bool {
+        let has_late_norm = |norm: QkNorm| norm.at == NormAt::AfterRotation && norm.in_kernels().is_none();
+        self.qk_norm.is_some_and(has_late_norm) || (self.rounds_keys && self.has_keys()) || self.query_gain
+    }
+
+    /// What is left for all kernels to do, or for MLX's operations, where the GPU's kernels take the rest: limits of what is
+    /// projected, norms behind the rotation, and temperatures.
+    pub(super) fn without_gpu_steps(&self) -> (Cow<'_, Self>, GpuSteps) {
+        let mut steps = self.gpu_steps();
+        if self.changes_rotated() {
+            return (Cow::Borrowed(self), GpuSteps::NONE);
+        }
+        let qk_norm = self.qk_norm.map(|norm| QkNorm { at: NormAt::BeforeRotation, ..norm });
+        let mut left = Self { clip_qkv: None, qk_norm, temperature: None, ..self.clone() };
+        if !left.norms_in_kernels() {
+            // The limits come before the norm.
+            left.clip_qkv = steps.clip.take();
+        }
+        (Cow::Owned(left), steps)
+    }
+
+    /// Those of its steps that the GPU's kernels alone do.
+    pub(crate) fn gpu_steps(&self) -> GpuSteps {
+        GpuSteps {
+            clip: self.clip_qkv,
+            norm_at: self.qk_norm.map_or(NormAt::BeforeRotation, |norm| norm.at),
+            temperature: self.temperature,
+        }
     }
 }
 
@@ -147,4 +178,45 @@ fn round(x: &Array, scale: &Array) -> mlx::Result<Array> {
     let [low, high] = [Array::scalar(-128.0, Dtype::F32)?, Array::scalar(127.0, Dtype::F32)?];
     let codes = (x.astype(Dtype::F32)? / scale).round()?.clip(Some(&low), Some(&high))?;
     (codes * scale).astype(x.dtype()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{Mixer, families};
+
+    /// The attention of a fixture's first layer.
+    fn attention(fixture: &str) -> Attention {
+        let file =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(fixture).join("config.json");
+        let config = std::fs::read_to_string(file).unwrap();
+        let blueprint = families::read(&serde_json::from_str(&config).unwrap()).unwrap();
+        match &blueprint.layers[0].mixer {
+            Mixer::Attention(spec) => spec.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn gpu_kernels_take_late_norms_and_limits() {
+        let hunyuan = attention("hunyuan_v1_dense");
+        assert!(!hunyuan.norms_in_kernels());
+        let (left, steps) = hunyuan.without_gpu_steps();
+        assert!(left.norms_in_kernels() && steps.norm_at == NormAt::AfterRotation);
+        let dbrx = attention("dbrx");
+        let (left, steps) = dbrx.without_gpu_steps();
+        assert!(dbrx.clip_qkv.is_some() && left.clip_qkv.is_none() && steps.clip == dbrx.clip_qkv);
+    }
+
+    #[test]
+    fn what_no_kernel_norms_is_limited_before() {
+        let normed = Attention { qk_norm: Some(QkNorm::full_width(1e-6)), ..attention("dbrx") };
+        let (left, steps) = normed.without_gpu_steps();
+        assert!(left.clip_qkv == normed.clip_qkv && steps.clip.is_none());
+        let talkie = attention("talkie");
+        let (left, steps) = talkie.without_gpu_steps();
+        assert!(*left == talkie && steps == GpuSteps::NONE);
+    }
 }

@@ -49,10 +49,10 @@ impl QkNorm {
         Self { at: NormAt::AfterRotation, ..self }
     }
 
-    /// The epsilon, if attention kernels have this norm.
+    /// The epsilon, if attention kernels have this norm: all before the rotation, the GPU's behind it, too.
     pub(crate) fn in_kernels(self) -> Option<f32> {
         match self {
-            Self { norm: Norm::Rms { eps }, over: NormOver::Head, at: NormAt::BeforeRotation } => Some(eps),
+            Self { norm: Norm::Rms { eps }, over: NormOver::Head, .. } => Some(eps),
             _ => None,
         }
     }

@@ -11,8 +11,8 @@ use super::operand_of;
 use crate::forward::{AttentionReads, Items};
 use crate::gpu_switches::{GpuKernel, is_on};
 use crate::kv_cache::poisoned;
-use crate::ops::AttentionCall;
-use crate::{Attention, AttentionSpan, RotaryPairing, kv_format};
+use crate::ops::{AttentionCall, GpuSteps};
+use crate::{Attention, AttentionSpan, NormAt, RotaryPairing, kv_format};
 
 /// The kernels of a layer with activations of `dtype`; `None` for values of another width than keys, which have none.
 pub(crate) fn paged(
@@ -127,9 +127,11 @@ fn attend_in(call: &mut AttentionCall, at: usize, format: KvFormat, items: &Item
 }
 
 fn rotary(call: &AttentionCall, dtype: Dtype, pool: PoolFormat) -> Rotary {
-    let norm = match call.head_norms {
-        Some([queries, _]) => RotaryNorm::Rms(queries.eps),
-        None => RotaryNorm::Absent,
+    let GpuSteps { clip, norm_at, temperature } = call.gpu_steps;
+    let norm = match (call.head_norms, norm_at) {
+        (Some([queries, _]), NormAt::BeforeRotation) => RotaryNorm::Rms(queries.eps),
+        (Some([queries, _]), NormAt::AfterRotation) => RotaryNorm::Late(queries.eps),
+        (None, _) => RotaryNorm::Absent,
     };
     let value_norm = call.value_norm.map_or(RotaryNorm::Absent, RotaryNorm::Rms);
     let absent = Rotary {
@@ -141,9 +143,10 @@ fn rotary(call: &AttentionCall, dtype: Dtype, pool: PoolFormat) -> Rotary {
         order: RotaryOrder::Halves,
         magnitude: 1.0,
         axes: RotaryAxes::One,
+        clip,
         norm,
         value_norm,
-        temperature: call.temperature.map(|temperature| QueryTemperature {
+        temperature: temperature.map(|temperature| QueryTemperature {
             beta: temperature.beta,
             period: temperature.period as i32,
             shift: temperature.shift as i32,

@@ -7,9 +7,9 @@ use omnibus_kv::KvFormat;
 use crate::forward::{AttentionReads, Gather, Rows};
 use crate::kv_cache::poisoned;
 use crate::kv_format;
-use crate::ops::{AttentionCall, HeadNorm, KeyFilter, LayerContext};
+use crate::ops::{AttentionCall, GpuSteps, HeadNorm, KeyFilter, LayerContext, clipped};
 use crate::take_rows::take_rows;
-use crate::{Attention, AttentionSpan, BlockSparse};
+use crate::{Attention, AttentionSpan, BlockSparse, NormAt};
 
 /// `[T, heads · v_head_dim]`, see [`Ops::attend`](crate::ops::Ops::attend).
 pub(in crate::ops) fn gather(call: AttentionCall) -> mlx::Result<Array> {
@@ -49,19 +49,25 @@ fn prepared(call: &AttentionCall) -> mlx::Result<(Array, Option<[Array; 2]>)> {
         (call.spec.heads as i32, call.spec.kv_heads as i32, call.spec.head_dim as i32);
     let ends = [heads * dim, (heads + kv_heads) * dim];
     let ends = ends.get(..call.projected.parts_of_keys()).unwrap_or(&ends);
-    let parts = call.qkv.split(ends, -1)?;
+    let GpuSteps { clip, norm_at, temperature } = call.gpu_steps;
+    let parts = match clip {
+        Some(clip) => clipped(call.qkv, clip)?.split(ends, -1)?,
+        None => call.qkv.split(ends, -1)?,
+    };
     let turned = |x: &Array, heads: i32, norm: Option<HeadNorm>| -> mlx::Result<Array> {
         let x = x.reshape(&[rows, heads, dim])?;
-        let x = match norm {
-            Some(norm) => fast::rms_norm(&x, Some(norm.weight), norm.eps)?,
-            None => x,
+        let normed = |x: Array, at: NormAt| match norm {
+            Some(norm) if norm_at == at => fast::rms_norm(&x, Some(norm.weight), norm.eps),
+            _ => Ok(x),
         };
-        call.rotation.map_or(Ok(x.clone()), |rotation| rotation.apply_in(&x, call.layer.ctx))
+        let x = normed(x, NormAt::BeforeRotation)?;
+        let x = call.rotation.map_or(Ok(x.clone()), |rotation| rotation.apply_in(&x, call.layer.ctx))?;
+        normed(x, NormAt::AfterRotation)
     };
     let [q_norm, k_norm] = call.head_norms.map_or([None; 2], |norms| norms.map(Some));
     let queries = |q: &Array| -> mlx::Result<Array> {
         let q = turned(q, heads, q_norm)?;
-        call.temperature.map_or(Ok(q.clone()), |temperature| temperature.apply(&q, call.layer.ctx))
+        temperature.map_or(Ok(q.clone()), |temperature| temperature.apply(&q, call.layer.ctx))
     };
     let (q, k, v) = match parts.as_slice() {
         [q] => return Ok((queries(q)?, None)),
