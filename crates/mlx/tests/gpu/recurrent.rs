@@ -403,7 +403,7 @@ fn broken_recurrences_are_noticed() {
         (convs, "X + GATE_OUT + c", "X + GATE_IN + c"),
         (convs, "p == i - (K - 1)", "p == i - K"),
         (convs, "* X + OFFSET + c", "* X + c"),
-        (recurrences, "value - dot * k_scale", "value - dot"),
+        (recurrences, "value - decay * dot", "value - dot"),
         (recurrences, "GK_FLOAT(WRITE_SCALE) /", "1.0f /"),
         (recurrences, "(gk_long)row * P + h * KD + j", "(gk_long)row * P + kh * KD + j"),
         (recurrences, "o < L; o <<= 1) read", "2 * o < L; o <<= 1) read"),

@@ -35,19 +35,17 @@ if (idle) {
         q[j] = gk_load<4>(m + QUERIES + kh * KD + j * 4 * L + sub * 4);
       }
       const float value = on ? m[VALUES + h * VD + v] : 0;
-      float dt = 0;
+      float dt = 0, decay = 1;
       if (CHANNELS) {
         GK_UNROLL for (int j = 0; j < PER / 4; ++j) {
-          const gk_fv<4> decay = gk_load<4>(steps + (gk_long)row * P + h * KD + j * 4 * L + sub * 4);
-          GK_UNROLL for (int i = 0; i < 4; ++i) s[j].v[i] *= decay.v[i];
+          const gk_fv<4> left = gk_load<4>(steps + (gk_long)row * P + h * KD + j * 4 * L + sub * 4);
+          GK_UNROLL for (int i = 0; i < 4; ++i) s[j].v[i] *= left.v[i];
         }
       } else {
         const float step = gk_f(steps[(gk_long)row * P + STEP + h]) + bias;
         dt = step > 15.0f ? step : step < -15.0f ? gk_exp(step) : gk_log(1.0f + gk_exp(step));
         if (!DELTA) dt = dt < GK_FLOAT(LOW) ? GK_FLOAT(LOW) : dt > GK_FLOAT(HIGH) ? GK_FLOAT(HIGH) : dt;
-        const float decay = gk_exp(rate * dt);
-        GK_UNROLL for (int j = 0; j < PER / 4; ++j)
-          GK_UNROLL for (int i = 0; i < 4; ++i) s[j].v[i] *= decay;
+        decay = gk_exp(rate * dt);                            // used late: the sums below need not wait for it
       }
       float written = dt * value, k_scale = 1, q_scale = 1;
       if (DELTA) {
@@ -66,12 +64,12 @@ if (idle) {
         k_scale = gk_rsqrt(kk + 1e-6f);
         q_scale = gk_rsqrt(qq + 1e-6f) * gk_rsqrt((float)KD);
         const float beta = GK_FLOAT(WRITE_SCALE) / (1.0f + gk_exp(-gk_f(writes[(gk_long)row * W + WRITE + h])));
-        written = beta * (value - dot * k_scale);
+        written = beta * (value - decay * dot * k_scale);
       }
       float read = 0;
       GK_UNROLL for (int j = 0; j < PER / 4; ++j)
         GK_UNROLL for (int i = 0; i < 4; ++i) {
-          s[j].v[i] += written * (k[j].v[i] * k_scale);
+          s[j].v[i] = decay * s[j].v[i] + written * (k[j].v[i] * k_scale);
           read += s[j].v[i] * q[j].v[i];
         }
       GK_UNROLL for (int o = 1; o < L; o <<= 1) read += gk_shfl_xor(read, o);
