@@ -6,8 +6,8 @@
 mod convolution;
 mod cpu_ops;
 mod delta_rule;
+mod gpu_fusions;
 mod gpu_ops;
-mod gpu_steps;
 mod low_rank;
 mod mlx_ops;
 mod recurrent;
@@ -30,8 +30,8 @@ use crate::{
 };
 pub(crate) use convolution::ConvolutionCall;
 pub(crate) use delta_rule::DeltaRule;
+pub(crate) use gpu_fusions::{GpuFusions, clipped};
 pub(crate) use gpu_ops::has_warpgroups;
-pub(crate) use gpu_steps::{GpuSteps, clipped};
 pub(crate) use low_rank::{LowRankLayout, LowRankPart, LowRankStack};
 pub(crate) use mlx_ops::{gathered, write};
 pub(crate) use recurrent::{
@@ -203,7 +203,7 @@ pub(crate) struct AttentionCall<'a> {
     pub(crate) value_norm: Option<f32>,
     pub(crate) rotation: Option<&'a Rotation>,
     /// Not done by the CPU's kernel.
-    pub(crate) gpu_steps: GpuSteps,
+    pub(crate) gpu_fusions: GpuFusions,
     /// Of the layer's heads, `[heads]`: logits of a key without a value.
     pub(crate) sinks: Option<&'a Array>,
     /// Which of the visible keys a row reads; where there is one, MLX's operations compute the layer.

@@ -82,7 +82,7 @@ impl Probed for SoftmaxLayer<'_> {
                 head_norms,
                 value_norm: self.spec.value_norm,
                 rotation: self.rotation.as_ref(),
-                gpu_steps: self.spec.gpu_steps(),
+                gpu_fusions: self.spec.gpu_fusions(),
                 sinks: self.sinks.as_ref(),
                 filter: None,
                 layer,

@@ -1,6 +1,6 @@
 // The product of M rows of x with N rows of w from row W0 on, of this group's split of k. What includes it defines M, K, N
-// (int), W0 (gk_long), SPLIT and SPLITS (int), x_row(m) and y_row(m): where row m of the product reads and writes, and biased(v, n): what is written for output n. Rows of x
-// are PITCH elements apart, K for 0.
+// (int), W0 (gk_long), SPLIT and SPLITS (int), x_row(m) and y_row(m): where row m of the product reads and writes, and
+// biased(v, n): what is written for output n. Rows of x are PITCH elements apart, K for 0.
 // Weights are the A operand (16 rows), rows of x the B operand (8 columns).  A lane of a fragment takes k that lie
 // together in memory: the order of k inside an instruction is free as long as A and B agree.
 //   4 bits: of 64 k, lane t: k = 16 t + 8 j + {i, i + 4}, j = 0, 1; instruction (j, h): i = 2 h and 2 h + 1

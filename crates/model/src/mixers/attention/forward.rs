@@ -11,7 +11,7 @@ use super::tensors::OUT_NORM;
 use super::{Attention, AttentionSpan, KeySource, OutNorm};
 use crate::blocks::{Fused, Linear, MixerBlock, NormBlock};
 use crate::forward::ForwardContext;
-use crate::ops::{AttentionCall, GpuSteps, KeyFilter, LayerContext, Ops, Rotation, clipped};
+use crate::ops::{AttentionCall, GpuFusions, KeyFilter, LayerContext, Ops, Rotation, clipped};
 use crate::weights::Store;
 use crate::{LoadError, Position};
 
@@ -86,10 +86,11 @@ impl AttentionBlock {
         layer: LayerContext,
     ) -> mlx::Result<Array> {
         let rotation = self.rotation.as_ref();
-        let (spec, gpu_steps) = match spec.gpu_steps() != GpuSteps::NONE && layer.has_gpu_kernels(filter) {
-            true => spec.without_gpu_steps(),
-            false => (Cow::Borrowed(spec), GpuSteps::NONE),
-        };
+        let (spec, gpu_fusions) =
+            match spec.gpu_fusions() != GpuFusions::NONE && layer.has_gpu_kernels(filter) {
+                true => spec.without_gpu_fusions(),
+                false => (Cow::Borrowed(spec), GpuFusions::NONE),
+            };
         let spec = spec.as_ref();
         if let Some(clip) = spec.clip_qkv {
             qkv = clipped(&qkv, clip)?;
@@ -117,7 +118,7 @@ impl AttentionBlock {
             head_norms,
             value_norm,
             rotation: in_kernels,
-            gpu_steps,
+            gpu_fusions,
             sinks: self.sinks.as_ref(),
             filter,
             layer,

@@ -8,7 +8,7 @@ use super::normed::QkNormBlock;
 use super::{Attention, KeySource, NormAt, QkNorm, Temperature};
 use crate::LoadError;
 use crate::forward::ForwardContext;
-use crate::ops::{GpuSteps, Ops, Rotation};
+use crate::ops::{GpuFusions, Ops, Rotation};
 use crate::weights::Store;
 
 impl Attention {
@@ -31,23 +31,23 @@ impl Attention {
 
     /// What is left for all kernels to do, or for MLX's operations, where the GPU's kernels take the rest: limits of what is
     /// projected, norms behind the rotation, and temperatures.
-    pub(super) fn without_gpu_steps(&self) -> (Cow<'_, Self>, GpuSteps) {
-        let mut steps = self.gpu_steps();
+    pub(super) fn without_gpu_fusions(&self) -> (Cow<'_, Self>, GpuFusions) {
+        let mut fused = self.gpu_fusions();
         if self.changes_rotated() {
-            return (Cow::Borrowed(self), GpuSteps::NONE);
+            return (Cow::Borrowed(self), GpuFusions::NONE);
         }
         let qk_norm = self.qk_norm.map(|norm| QkNorm { at: NormAt::BeforeRotation, ..norm });
         let mut left = Self { clip_qkv: None, qk_norm, temperature: None, ..self.clone() };
         if !left.norms_in_kernels() {
             // The limits come before the norm.
-            left.clip_qkv = steps.clip.take();
+            left.clip_qkv = fused.clip.take();
         }
-        (Cow::Owned(left), steps)
+        (Cow::Owned(left), fused)
     }
 
-    /// Those of its steps that the GPU's kernels alone do.
-    pub(crate) fn gpu_steps(&self) -> GpuSteps {
-        GpuSteps {
+    /// What the GPU's kernels alone fuse with the rotation.
+    pub(crate) fn gpu_fusions(&self) -> GpuFusions {
+        GpuFusions {
             clip: self.clip_qkv,
             norm_at: self.qk_norm.map_or(NormAt::BeforeRotation, |norm| norm.at),
             temperature: self.temperature,
@@ -203,20 +203,20 @@ mod tests {
     fn gpu_kernels_take_late_norms_and_limits() {
         let hunyuan = attention("hunyuan_v1_dense");
         assert!(!hunyuan.norms_in_kernels());
-        let (left, steps) = hunyuan.without_gpu_steps();
-        assert!(left.norms_in_kernels() && steps.norm_at == NormAt::AfterRotation);
+        let (left, fused) = hunyuan.without_gpu_fusions();
+        assert!(left.norms_in_kernels() && fused.norm_at == NormAt::AfterRotation);
         let dbrx = attention("dbrx");
-        let (left, steps) = dbrx.without_gpu_steps();
-        assert!(dbrx.clip_qkv.is_some() && left.clip_qkv.is_none() && steps.clip == dbrx.clip_qkv);
+        let (left, fused) = dbrx.without_gpu_fusions();
+        assert!(dbrx.clip_qkv.is_some() && left.clip_qkv.is_none() && fused.clip == dbrx.clip_qkv);
     }
 
     #[test]
     fn what_no_kernel_norms_is_limited_before() {
         let normed = Attention { qk_norm: Some(QkNorm::full_width(1e-6)), ..attention("dbrx") };
-        let (left, steps) = normed.without_gpu_steps();
-        assert!(left.clip_qkv == normed.clip_qkv && steps.clip.is_none());
+        let (left, fused) = normed.without_gpu_fusions();
+        assert!(left.clip_qkv == normed.clip_qkv && fused.clip.is_none());
         let talkie = attention("talkie");
-        let (left, steps) = talkie.without_gpu_steps();
-        assert!(*left == talkie && steps == GpuSteps::NONE);
+        let (left, fused) = talkie.without_gpu_fusions();
+        assert!(*left == talkie && fused == GpuFusions::NONE);
     }
 }

@@ -11,7 +11,7 @@ use super::operand_of;
 use crate::forward::{AttentionReads, Items};
 use crate::gpu_switches::{GpuKernel, is_on};
 use crate::kv_cache::poisoned;
-use crate::ops::{AttentionCall, GpuSteps};
+use crate::ops::{AttentionCall, GpuFusions};
 use crate::{Attention, AttentionSpan, NormAt, RotaryPairing, kv_format};
 
 /// The kernels of a layer with activations of `dtype`; `None` for values of another width than keys, which have none.
@@ -127,7 +127,7 @@ fn attend_in(call: &mut AttentionCall, at: usize, format: KvFormat, items: &Item
 }
 
 fn rotary(call: &AttentionCall, dtype: Dtype, pool: PoolFormat) -> Rotary {
-    let GpuSteps { clip, norm_at, temperature } = call.gpu_steps;
+    let GpuFusions { clip, norm_at, temperature } = call.gpu_fusions;
     let norm = match (call.head_norms, norm_at) {
         (Some([queries, _]), NormAt::BeforeRotation) => RotaryNorm::Rms(queries.eps),
         (Some([queries, _]), NormAt::AfterRotation) => RotaryNorm::Late(queries.eps),

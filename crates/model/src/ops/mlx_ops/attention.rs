@@ -7,7 +7,7 @@ use omnibus_kv::KvFormat;
 use crate::forward::{AttentionReads, Gather, Rows};
 use crate::kv_cache::poisoned;
 use crate::kv_format;
-use crate::ops::{AttentionCall, GpuSteps, HeadNorm, KeyFilter, LayerContext, clipped};
+use crate::ops::{AttentionCall, GpuFusions, HeadNorm, KeyFilter, LayerContext, clipped};
 use crate::take_rows::take_rows;
 use crate::{Attention, AttentionSpan, BlockSparse, NormAt};
 
@@ -49,7 +49,7 @@ fn prepared(call: &AttentionCall) -> mlx::Result<(Array, Option<[Array; 2]>)> {
         (call.spec.heads as i32, call.spec.kv_heads as i32, call.spec.head_dim as i32);
     let ends = [heads * dim, (heads + kv_heads) * dim];
     let ends = ends.get(..call.projected.parts_of_keys()).unwrap_or(&ends);
-    let GpuSteps { clip, norm_at, temperature } = call.gpu_steps;
+    let GpuFusions { clip, norm_at, temperature } = call.gpu_fusions;
     let parts = match clip {
         Some(clip) => clipped(call.qkv, clip)?.split(ends, -1)?,
         None => call.qkv.split(ends, -1)?,

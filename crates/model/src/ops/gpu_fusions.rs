@@ -1,12 +1,12 @@
-//! What the GPU's attention kernels do to queries, keys and values beyond what all kernels do.
+//! What the GPU's attention kernels fuse with norms and rotation, and no others do.
 
 use mlx::Array;
 
 use crate::{NormAt, Temperature};
 
-/// Steps of the GPU's kernels, which no others have.
+/// What happens to queries, keys and values in the GPU's kernels.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) struct GpuSteps {
+pub(crate) struct GpuFusions {
     /// What is projected is limited to this magnitude first.
     pub(crate) clip: Option<f32>,
     /// When heads are normed.
@@ -15,7 +15,7 @@ pub(crate) struct GpuSteps {
     pub(crate) temperature: Option<Temperature>,
 }
 
-impl GpuSteps {
+impl GpuFusions {
     pub(crate) const NONE: Self = Self { clip: None, norm_at: NormAt::BeforeRotation, temperature: None };
 }
 
