@@ -66,6 +66,13 @@ fn seed_635676_holds_its_invariants() {
     run(&Scenario::adversarial(635_676));
 }
 
+/// A plan preempted, blocks were swapped out, and meanwhile the deadline of a sequence passed: two plans in a row
+/// scheduled nothing. The audit was wrong to refuse the second.
+#[test]
+fn seed_187493_holds_its_invariants() {
+    run(&Scenario::adversarial(187_493));
+}
+
 fn play(seed: u64) -> Report {
     catch_unwind(|| run(&Scenario::adversarial(seed))).unwrap_or_else(|_| panic!("replay with SEED={seed}"))
 }

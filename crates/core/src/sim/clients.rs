@@ -67,6 +67,12 @@ impl Clients {
         self.by_sequence[&id].place
     }
 
+    /// Its deadline, by the scheduler's clock.
+    pub(super) fn deadline(&self, id: SequenceId, scripts: &[Script]) -> Option<Tick> {
+        let client = &self.by_sequence[&id];
+        scripts[client.script].deadline(client.submitted)
+    }
+
     /// Clients without a terminal event so far, oldest first.
     pub(super) fn live(&self) -> impl Iterator<Item = SequenceId> {
         self.live.iter().copied()

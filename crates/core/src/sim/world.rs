@@ -44,8 +44,8 @@ pub(super) struct World<'a> {
     attempts_max: u64,
     /// Most tokens of one sequence.
     longest: usize,
-    /// Consecutive plans without scheduled sequences.
-    workless: usize,
+    /// The time given to the last plan, if it scheduled no sequence.
+    workless_at: Option<Tick>,
     starvation: Starvation,
     random_failures: usize,
     /// The sequence that was alone in the last failed steps, and how many of those failed at random in a row.
@@ -74,7 +74,7 @@ impl<'a> World<'a> {
             attempts: 0,
             attempts_max: STEPS_MORE + STEPS_PER_TOKEN * tokens as u64,
             longest: longest(&scenario.settings),
-            workless: 0,
+            workless_at: None,
             starvation: Starvation::default(),
             random_failures: 0,
             failed_alone: (None, 0),
@@ -143,7 +143,7 @@ impl<'a> World<'a> {
                 [0, 1_000, -1_000, 60_000_000, -60_000_000, i128::from(Tick::MAX), -i128::from(Tick::MAX)];
             self.ahead = jumps[self.rng.below(jumps.len() as u64) as usize];
             // More deadlines may have passed at once.
-            self.workless = 0;
+            self.workless_at = None;
         }
     }
 
@@ -229,7 +229,7 @@ impl<'a> World<'a> {
                 "a sequence waits, and no step runs: {:?}",
                 self.scheduler.stats()
             );
-            self.workless = 0;
+            self.workless_at = None;
             return false;
         }
         let allocation = self.scheduler.apply(&plan);
@@ -247,16 +247,31 @@ impl<'a> World<'a> {
             assert_eq!(lookup.cached + lookup.computed, prompt, "a prompt is looked up once, and whole");
         }
         self.send(allocation.events, &Excuses::default());
-        self.workless = if plan.scheduled.is_empty() { self.workless + 1 } else { 0 };
-        assert!(
-            self.workless <= 1,
-            "a plan that only takes back is followed by one that computes or by waiting: {plan:?}"
-        );
+        self.check_workless(&plan);
         if !plan.scheduled.is_empty() {
             self.launch(&plan);
         }
         self.audit();
         true
+    }
+
+    /// Panics if a plan without scheduled sequences follows another one, unless it only ends sequences whose deadline
+    /// passed between the two: blocks may have been transferred meanwhile, which takes time.
+    fn check_workless(&mut self, plan: &Plan) {
+        let is_workless = plan.scheduled.is_empty();
+        if let Some(last) = self.workless_at.filter(|_| is_workless) {
+            let scripts = &self.scripts;
+            let passed = |id: &SequenceId| {
+                self.clients
+                    .deadline(*id, scripts)
+                    .is_some_and(|deadline| last < deadline && deadline <= plan.at)
+            };
+            assert!(
+                plan.preempt.is_empty() && plan.expire.iter().all(passed),
+                "a plan that only takes back is followed by one that computes or by waiting: {plan:?}"
+            );
+        }
+        self.workless_at = is_workless.then_some(plan.at);
     }
 
     /// Plans, and restores offloaded blocks of admitted sequences, until there are no more.
