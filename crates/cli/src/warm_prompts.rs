@@ -58,7 +58,7 @@ pub fn compute(engine: &Handle, prompts: &[Input], tenants: &[String]) {
             let mut request = Request::new(format!("warm-{number}-{tenant}"), prompt.clone());
             request.tenant = tenant.clone();
             request.sampling = Sampling::greedy();
-            request.max_new_tokens = Some(1);
+            request.max_new_tokens = Some(0);
             let computed = engine.submit(request).and_then(|mut events| {
                 while let Some(event) = events.blocking_next() {
                     if let Event::Failed(failure) = event {

@@ -64,6 +64,8 @@ pub enum FinishReason {
     Stop(StopKind),
     /// The request's token limit.
     Length,
+    /// All positions of a request for [`crate::Goal::Compute`] are computed.
+    Computed,
     /// The request's deadline.
     Deadline,
     /// It was cancelled.

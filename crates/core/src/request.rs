@@ -15,13 +15,46 @@ pub type Token = u32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SequenceId(pub u64);
 
+/// What a request is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Goal {
+    /// New tokens after the prompt.
+    Generate {
+        /// At least one.
+        max_new_tokens: usize,
+    },
+    /// The prompt's own positions: log-probabilities, hidden states, or only its KV blocks. Nothing is sampled, and the
+    /// sequence ends when its last position is computed.
+    Compute,
+}
+
+impl Goal {
+    /// The most tokens that are sampled.
+    pub fn max_new_tokens(self) -> usize {
+        match self {
+            Self::Generate { max_new_tokens } => max_new_tokens,
+            Self::Compute => 0,
+        }
+    }
+
+    /// What is left of it after so many new tokens.
+    pub fn after(self, tokens: usize) -> Self {
+        match self {
+            Self::Generate { max_new_tokens } => {
+                Self::Generate { max_new_tokens: max_new_tokens.saturating_sub(tokens) }
+            }
+            Self::Compute => Self::Compute,
+        }
+    }
+}
+
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// At least one token.
     pub prompt: Vec<Token>,
-    /// At least one.
-    pub max_new_tokens: usize,
+    /// What it is for.
+    pub goal: Goal,
     /// Higher goes first, for schedules with priorities: one more is worth arriving ten seconds earlier. `fcfs` ignores
     /// it.
     pub priority: i32,
@@ -52,12 +85,17 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request with default parameters.
+    /// A request that generates, with default parameters.
     pub fn new(prompt: Vec<Token>, max_new_tokens: usize) -> Self {
+        Self::with_goal(prompt, Goal::Generate { max_new_tokens })
+    }
+
+    /// A request with default parameters.
+    pub fn with_goal(prompt: Vec<Token>, goal: Goal) -> Self {
         let (mm_hashes, spans, boundaries) = Default::default();
         Self {
             prompt,
-            max_new_tokens,
+            goal,
             priority: 0,
             deadline: None,
             cache_salt: 0,
@@ -74,7 +112,15 @@ impl Request {
 
     /// The most tokens the sequence can grow to.
     pub fn max_tokens(&self) -> usize {
-        self.prompt.len().saturating_add(self.max_new_tokens)
+        self.prompt.len().saturating_add(self.goal.max_new_tokens())
+    }
+
+    /// The most positions that are computed: the last sampled token's never is.
+    pub(crate) fn max_computed(&self) -> usize {
+        match self.goal {
+            Goal::Generate { .. } => self.max_tokens() - 1,
+            Goal::Compute => self.prompt.len(),
+        }
     }
 }
 

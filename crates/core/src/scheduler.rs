@@ -37,8 +37,8 @@ use omnibus_kv::BlockTable;
 use crate::kv_cache::KvCacheManager;
 use crate::sequence::{Phase, Sequence};
 use crate::{
-    CostModel, Event, Failure, FinishReason, Plan, PlanId, PreemptionMode, Rejection, Request, Schedule,
-    SequenceId, SessionInfo, Settings, Stats, StepLimits, Tick, Token,
+    CostModel, Event, Failure, FinishReason, Goal, Plan, PlanId, PreemptionMode, Rejection, Request,
+    Schedule, SequenceId, SessionInfo, Settings, Stats, StepLimits, Tick, Token,
 };
 use encoding::EncodingCost;
 use in_flight::{InFlightSequence, StepsInFlight};
@@ -107,13 +107,10 @@ impl Scheduler {
     /// Queues a request. Refuses what could not run even alone; that is what makes progress certain: the oldest
     /// sequence can always have all blocks.
     pub fn submit(&mut self, now: Tick, request: Request) -> Result<SequenceId, Rejection> {
-        if request.prompt.is_empty() || request.max_new_tokens == 0 {
+        if request.prompt.is_empty() || request.goal == (Goal::Generate { max_new_tokens: 0 }) {
             return Err(Rejection::Empty);
         }
-        let (needed, total) = (request.max_tokens(), self.max_sequence_tokens());
-        if needed > total {
-            return Err(Rejection::TooLong { needed, total });
-        }
+        self.check_length(&request)?;
         self.check_spans(&request)?;
         self.queue.check(self.sequences.waiting(), request.tenant)?;
         self.version.0 += 1;
@@ -123,6 +120,16 @@ impl Scheduler {
         let tables = self.kv_cache.empty_tables();
         self.sequences.insert(Box::new(Sequence::new(request, (rank, now), &self.settings, tables)));
         Ok(rank.id)
+    }
+
+    /// Fails for a sequence that is longer than the context, or than the KV cache has blocks for.
+    fn check_length(&self, request: &Request) -> Result<(), Rejection> {
+        let (needed, total) = (request.max_tokens(), self.max_sequence_tokens());
+        let fits = request.max_computed() < self.kv_cache.max_sequence_tokens();
+        if needed <= self.settings.max_context && fits {
+            return Ok(());
+        }
+        Err(Rejection::TooLong { needed, total })
     }
 
     /// Fails for a span that no step has memory for.

@@ -8,7 +8,7 @@ use crate::prefix::{BlockHash, BlockHashes};
 use crate::request::LookupContext;
 use crate::spans::Spans;
 use crate::{
-    PlanId, PreemptionMode, Request, ScheduledSequence, SequenceId, Settings, Tick, Token, TokenSource,
+    Goal, PlanId, PreemptionMode, Request, ScheduledSequence, SequenceId, Settings, Tick, Token, TokenSource,
 };
 
 /// States kept of one prompt: each costs a slot, and a step that ends there.
@@ -90,8 +90,12 @@ impl Rank {
 pub(crate) struct Sequence {
     /// Prompt, then the sampled tokens.
     pub(crate) tokens: Vec<Token>,
+    /// [`crate::Request::goal`].
+    pub(crate) goal: Goal,
     /// Limit of `tokens`.
     pub(crate) max_tokens: usize,
+    /// Limit of `computed`.
+    pub(crate) max_computed: usize,
     /// Length of the prompt.
     pub(crate) prompt: usize,
     /// When it was submitted.
@@ -199,7 +203,9 @@ impl Sequence {
             cache: SequenceCache::new(&request, settings, tables),
             session: request.session,
             lookup: Some(LookupContext { salt: request.cache_salt, history: request.history.clone() }),
+            goal: request.goal,
             max_tokens: request.max_tokens(),
+            max_computed: request.max_computed(),
             prompt: request.prompt.len(),
             arrived,
             stage: Stage::Prefill,
@@ -241,9 +247,20 @@ impl Sequence {
         self.expected() - self.prompt
     }
 
-    /// True when the samples in flight bring it to its limit.
+    /// True when the steps in flight bring it to its limit.
     pub(crate) fn is_finishing(&self) -> bool {
-        self.expected() == self.max_tokens
+        match self.goal {
+            Goal::Generate { .. } => self.expected() == self.max_tokens,
+            Goal::Compute => self.computed == self.max_computed,
+        }
+    }
+
+    /// Tokens sampled by a step that computes up to `end`: those after its last positions.
+    pub(crate) fn samples(&self, end: usize) -> usize {
+        match self.goal {
+            Goal::Generate { .. } => (end + 1).saturating_sub(self.expected()),
+            Goal::Compute => 0,
+        }
     }
 
     /// Positions that can be planned, draft tokens not counted. None once its limit is in flight, nor while draft tokens
@@ -270,7 +287,7 @@ impl Sequence {
     pub(crate) fn drafts(&self) -> usize {
         let decodes = self.phase == Phase::Running && self.pending() == 1 && !self.is_in_flight();
         // At least one token is sampled after those that are accepted.
-        if decodes { self.draft_tokens.min(self.max_tokens - self.tokens.len() - 1) } else { 0 }
+        if decodes { self.draft_tokens.min(self.max_computed.saturating_sub(self.tokens.len())) } else { 0 }
     }
 
     /// Positions that it holds blocks for.

@@ -5,8 +5,8 @@
 use std::ops::Range;
 
 use omnibus_core::{
-    CacheGroup, CacheMiss, Event, Failure, LatencyTargets, Outcome, Plan, PrefixCache, Rejection, Request,
-    Schedule, Scheduler, SequenceId, SequenceOutput, Settings, SwapSettings, Tuning,
+    CacheGroup, CacheMiss, Event, Failure, Goal, LatencyTargets, Outcome, Plan, PrefixCache, Rejection,
+    Request, Schedule, Scheduler, SequenceId, SequenceOutput, Settings, SwapSettings, Tuning,
 };
 use omnibus_kv::CacheKind;
 
@@ -107,7 +107,7 @@ fn one_span_in_a_step_exceeds_its_time() {
     settings.max_step_tokens = 512;
     settings.tuning.targets = LatencyTargets { ttft: None, tpot: Some(3_000) };
     let mut scheduler = Scheduler::new(settings);
-    let stream = Request { max_new_tokens: 60, ..request(1, 3, &[]) };
+    let stream = Request { goal: Goal::Generate { max_new_tokens: 60 }, ..request(1, 3, &[]) };
     scheduler.submit(0, stream).expect("it fits");
     for _ in 0..3 {
         step_of(&mut scheduler, 1_000);
@@ -208,7 +208,8 @@ fn a_preempted_sequence_resumes_at_a_boundary() {
     let mut scheduler = Scheduler::new(settings(Schedule::Fcfs, &[(CacheKind::Full, 9)]));
     let ids: Vec<SequenceId> = (1..3)
         .map(|number| {
-            let asked = Request { max_new_tokens: 9, ..request(number, 15, &[2..13]) };
+            let asked =
+                Request { goal: Goal::Generate { max_new_tokens: 9 }, ..request(number, 15, &[2..13]) };
             scheduler.submit(0, asked).expect("it fits")
         })
         .collect();

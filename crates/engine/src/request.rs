@@ -23,7 +23,7 @@ pub struct Request {
     pub model: Option<String>,
     /// The prompt.
     pub input: Input,
-    /// Most tokens to generate. `None` is the rest of the context. Zero computes only the prompt's log-probabilities.
+    /// Most tokens to generate. `None` is the rest of the context. Zero only computes the prompt.
     pub max_new_tokens: Option<usize>,
     /// How tokens are sampled.
     pub sampling: Sampling,

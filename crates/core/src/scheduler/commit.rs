@@ -4,7 +4,7 @@ use super::Scheduler;
 use super::in_flight::InFlightSequence;
 use crate::sequence::{Phase, Sequence};
 use crate::{
-    AcceptedTokens, Event, Failure, FinishReason, Outcome, SequenceId, SequenceOutput, StopKind, Token,
+    AcceptedTokens, Event, Failure, FinishReason, Goal, Outcome, SequenceId, SequenceOutput, StopKind, Token,
 };
 
 impl Scheduler {
@@ -65,7 +65,7 @@ impl Scheduler {
         let is_possible = accepted.min(1) == samples.min(1) && accepted <= samples;
         assert!(is_possible, "as many as were sampled");
         self.roll_back(part, accepted);
-        let finish = self.append(id, &tokens, stop, events);
+        let finish = self.append(id, &tokens, stop, events).or_else(|| self.computed_all(id, part));
         if let Some(Sequence { cache, tokens, .. }) = self.sequences.get_mut(id) {
             // The tokens of these positions are known and accepted.
             self.kv_cache.cache_full_blocks(cache, &tokens[..part.end - (samples - accepted)]);
@@ -151,10 +151,18 @@ impl Scheduler {
         stop.map(FinishReason::Stop).or(is_full.then_some(FinishReason::Length))
     }
 
+    /// The finish reason of a sequence that generates nothing, if this was its last position.
+    fn computed_all(&self, id: SequenceId, part: &InFlightSequence) -> Option<FinishReason> {
+        let sequence = self.sequences.get(id).filter(|sequence| sequence.goal == Goal::Compute)?;
+        (part.end == sequence.max_computed).then_some(FinishReason::Computed)
+    }
+
     /// Ends a sequence that has come to its last token.
     fn finish(&mut self, id: SequenceId, reason: FinishReason, events: &mut Vec<Event>) {
         let Some(sequence) = self.sequences.get_mut(id) else { return };
-        self.queue.answer_ended(sequence.tokens.len() - sequence.prompt);
+        if sequence.goal != Goal::Compute {
+            self.queue.answer_ended(sequence.tokens.len() - sequence.prompt);
+        }
         sequence.is_complete = true;
         if !sequence.is_in_flight() {
             self.cache_tail(id);

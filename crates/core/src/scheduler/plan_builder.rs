@@ -274,7 +274,7 @@ impl<'a> PlanBuilder<'a> {
         // What is put off for the sake of a checkpoint is not given to younger ones, who would be in the way later.
         self.tokens_left = self.tokens_left.saturating_sub(end - start);
         let end = sequence.cut(start, end);
-        let samples = (end + 1).saturating_sub(expected);
+        let samples = sequence.samples(end);
         let scheduled = ScheduledSequence {
             sequence: sequence.id(),
             positions: start..end,
@@ -314,7 +314,7 @@ impl<'a> PlanBuilder<'a> {
         reserve: Reserve,
     ) -> bool {
         let len = sequence.tokens.len();
-        let whole = (len + 1).min(sequence.max_tokens - 1);
+        let whole = (len + 1).min(sequence.max_computed);
         let least = sequence.least_end(start);
         let needed = |kind| match (reserve, kind) {
             (Reserve::Chunk, _) => least,

@@ -60,8 +60,8 @@ impl QueueLimit {
         for sequence in sequences.running() {
             let unread = sequence.tokens.len().saturating_sub(sequence.computed);
             prefill = prefill.plus(StepLoad::prefill(sequence.computed, unread));
-            let most = sequence.max_tokens - sequence.prompt;
-            answers += (usual.min(most as f64) - (sequence.tokens.len() - sequence.prompt) as f64).max(1.0);
+            let most = sequence.goal.max_new_tokens() as f64;
+            answers += (usual.min(most) - sequence.answered() as f64).max(most.min(1.0));
             tokens += sequence.tokens.len() as u64;
         }
         let count = (waiting.len() + sequences.running_count()) as f64;

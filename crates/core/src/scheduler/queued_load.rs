@@ -12,7 +12,8 @@ pub(super) struct QueuedLoad {
     tokens: u64,
     /// Positions that these attend to.
     context: u128,
-    /// By the bits of the number of tokens that a sequence may still sample: how many sequences, and their tokens.
+    /// By the bits of the number of tokens that a sequence may still sample: how many sequences, and their tokens. Those
+    /// that sample none are first.
     answers: [(u64, u64); u64::BITS as usize + 1],
 }
 
@@ -59,7 +60,7 @@ impl QueuedLoad {
     pub(super) fn answers(&self, usual: f64) -> f64 {
         let of =
             |(count, tokens): &(u64, u64)| (*tokens as f64).min(usual * *count as f64).max(*count as f64);
-        self.answers.iter().map(of).sum()
+        self.answers.iter().skip(1).map(of).sum()
     }
 
     /// A sequence's tokens, and how many it may still sample.

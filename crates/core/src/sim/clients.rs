@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::script::Script;
 use super::{Quantiles, Report};
-use crate::{Event, Failure, FinishReason, LatencyTargets, SequenceId, StopKind, Tick};
+use crate::{Event, Failure, FinishReason, Goal, LatencyTargets, SequenceId, StopKind, Tick};
 
 /// All clients with an accepted request.
 #[derive(Debug, Default)]
@@ -118,6 +118,7 @@ impl Clients {
                     e2e.push(end - at);
                     report.good += usize::from(client.is_in_time(at, targets));
                 }
+                Event::Finished { reason: FinishReason::Computed, .. } => report.computed += 1,
                 _ => report.broken_off += 1,
             }
         }
@@ -155,6 +156,11 @@ impl Client {
             }
             Event::Finished { reason: FinishReason::Length, .. } => {
                 assert_eq!(self.position, script.tokens.len(), "cut off too early");
+                assert_ne!(script.goal(), Goal::Compute, "it has no limit of tokens");
+            }
+            Event::Finished { reason: FinishReason::Computed, .. } => {
+                assert_eq!(script.goal(), Goal::Compute, "ends without what it was for");
+                assert_eq!(self.position, script.tokens.len(), "something was sampled");
             }
             Event::Finished { reason: FinishReason::Deadline, .. } => {
                 let deadline = script.deadline(self.submitted);

@@ -13,6 +13,8 @@ pub struct Report {
     pub refused: usize,
     /// Sequences that stopped or reached their length.
     pub completed: usize,
+    /// Sequences that computed their prompt and were to generate nothing.
+    pub computed: usize,
     /// Sequences that were cancelled, too late, or failed.
     pub broken_off: usize,
     /// Steps that were committed.

@@ -39,7 +39,7 @@ pub struct Arrival {
     pub at: Tick,
     /// Tokens of the prompt.
     pub prompt: usize,
-    /// The request's limit.
+    /// The request's limit. Zero: it only computes its prompt.
     pub max_new_tokens: usize,
     /// New tokens after which the model stops, if the limit does not come first.
     pub answer: usize,
@@ -180,6 +180,7 @@ impl Scenario {
         let mut arrivals = adversarial_arrivals(&mut rng, &settings);
         let faults = adversarial_faults(&mut rng, &settings);
         adversarial_spans(seed, &mut settings, &mut arrivals, &faults);
+        adversarial_goals(seed, &mut arrivals);
         let overlap = if rng.one_in(3) { Overlap::Off } else { Overlap::On };
         let prefill = Price { token_ns: 20_000, context_ps: 100_000 };
         let decode = Price { token_ns: 40_000, context_ps: 200_000 };
@@ -350,6 +351,19 @@ fn adversarial_spans(seed: u64, settings: &mut Settings, arrivals: &mut [Arrival
             3 => SpanKind::Prompt,
             _ => SpanKind::None,
         };
+    }
+}
+
+/// Some requests of half of the worlds only compute. Drawn from numbers of their own, which leave the worlds of the seeds
+/// that are tests as they were.
+fn adversarial_goals(seed: u64, arrivals: &mut [Arrival]) {
+    let mut rng = Rng::new(mix(seed ^ 0x6050));
+    if rng.one_in(2) {
+        return;
+    }
+    let one_in = rng.within(1..=6) as u64;
+    for arrival in arrivals.iter_mut().filter(|_| rng.one_in(one_in)) {
+        arrival.max_new_tokens = 0;
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Arrival, Scenario, SpanKind};
 use crate::random::mix;
-use crate::{Request, StopKind, Tick, Token};
+use crate::{Goal, Request, StopKind, Tick, Token};
 
 /// One request's tokens, known from the beginning.
 #[derive(Debug, Clone)]
@@ -66,8 +66,21 @@ impl Script {
             history: self.arrival.boundaries.first().map_or(0..0, |first| *first..self.arrival.prompt),
             session: self.arrival.session.map(u128::from),
             boundaries: self.arrival.boundaries.clone(),
-            ..Request::new(self.tokens[..self.arrival.prompt].to_vec(), self.arrival.max_new_tokens)
+            ..Request::with_goal(self.tokens[..self.arrival.prompt].to_vec(), self.goal())
         }
+    }
+
+    /// What the request is for.
+    pub(super) fn goal(&self) -> Goal {
+        match self.arrival.max_new_tokens {
+            0 => Goal::Compute,
+            max_new_tokens => Goal::Generate { max_new_tokens },
+        }
+    }
+
+    /// Positions of the longest answer that are computed: all but the last sampled token's.
+    pub(super) fn computed(&self) -> usize {
+        self.tokens.len() - usize::from(self.goal() != Goal::Compute)
     }
 
     /// The deadline of a request sent at a time.

@@ -42,7 +42,7 @@ pub(super) struct World<'a> {
     /// Steps that were committed or failed.
     attempts: u64,
     attempts_max: u64,
-    /// Most tokens of one sequence.
+    /// Most computed positions of one sequence.
     longest: usize,
     /// The time given to the last plan, if it scheduled no sequence.
     workless_at: Option<Tick>,
@@ -151,8 +151,9 @@ impl<'a> World<'a> {
         let script = &self.scripts[index];
         let queued = self.scheduler.stats().queued;
         let settings = &self.scenario.settings;
-        let fits =
-            script.tokens.len() <= self.longest && script.spans.iter().all(|span| span_fits(settings, span));
+        let fits = script.tokens.len() <= settings.max_context
+            && script.computed() <= self.longest
+            && script.spans.iter().all(|span| span_fits(settings, span));
         let given = self.given_time();
         let submitted = self.scheduler.submit(given, script.request(given));
         let max_queue = settings.max_queue;
@@ -529,8 +530,8 @@ impl<'a> World<'a> {
     }
 }
 
-/// The most tokens of one sequence, counted in another way than the scheduler does: up to the first position that cannot
-/// be computed, since the last token never is.
+/// The most positions that can be computed of one sequence, counted in another way than the scheduler does: up to the
+/// first that cannot.
 fn longest(settings: &Settings) -> usize {
     let block = |position: usize| position / settings.block_size;
     let fits = |last: usize, group: &CacheGroup| {
@@ -549,7 +550,7 @@ fn longest(settings: &Settings) -> usize {
         needed <= group.blocks as usize
     };
     let computed = |last: &usize| settings.groups.iter().all(|group| fits(*last, group));
-    (0..settings.max_context - 1).take_while(computed).count() + 1
+    (0..settings.max_context).take_while(computed).count()
 }
 
 /// Whether one step can compute a span of a sequence that is alone, counted block by block.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use omnibus_core as core;
+use omnibus_core::{self as core, Goal};
 use omnibus_grammar::{GrammarLimits, Opening};
 use omnibus_text::AddSpecial;
 
@@ -379,9 +379,7 @@ impl Shared {
         if let Some(token) = prompt.iter().find(|token| **token as usize >= vocab) {
             return Err(Failure::bad_request(field, format!("{token} is not a token of this model")));
         }
-        // One token is sampled even without generation; it is dropped.
-        let requested = request.max_new_tokens.map(|tokens| tokens.max(1));
-        let max_new_tokens = requested.unwrap_or(longest.saturating_sub(prompt.len()).max(1));
+        let max_new_tokens = request.max_new_tokens.unwrap_or(longest.saturating_sub(prompt.len()).max(1));
         if prompt.len().saturating_add(max_new_tokens) > longest {
             return Err(Failure::TooLong {
                 prompt_tokens: prompt.len(),
@@ -418,7 +416,7 @@ impl Shared {
             mm_hashes: marks,
             boundaries: messages.ends,
             history: messages.history,
-            ..scheduled(request, tokenized.tokens, max_new_tokens)
+            ..scheduled(request, tokenized.tokens, goal(max_new_tokens))
         };
         Ok(Job {
             id,
@@ -439,13 +437,21 @@ impl Shared {
 }
 
 /// What the scheduler gets of a request besides its cache.
-fn scheduled(request: &Request, prompt: Vec<u32>, max_new_tokens: usize) -> core::Request {
+fn scheduled(request: &Request, prompt: Vec<u32>, goal: Goal) -> core::Request {
     core::Request {
         priority: request.priority,
         // Half is enough: the server chooses the tenants' names.
         tenant: digest(&[b"tenant", request.tenant.as_bytes()]) as u64,
         session: request.session_id.as_deref().map(|id| SessionNames::number(&request.tenant, id)),
-        ..core::Request::new(prompt, max_new_tokens)
+        ..core::Request::with_goal(prompt, goal)
+    }
+}
+
+/// A request that may generate nothing only computes its prompt.
+fn goal(max_new_tokens: usize) -> Goal {
+    match max_new_tokens {
+        0 => Goal::Compute,
+        max_new_tokens => Goal::Generate { max_new_tokens },
     }
 }
 

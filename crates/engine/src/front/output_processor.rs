@@ -30,7 +30,6 @@ pub(crate) struct RequestOutput {
     stop_tokens: Vec<u32>,
     with_logprobs: bool,
     prompt_logprobs: PromptLogprobs,
-    generation: Generation,
     usage: Usage,
     last: Option<u32>,
     timeout_s: Option<f64>,
@@ -44,14 +43,6 @@ enum PromptLogprobs {
     Pending { first: u32 },
     /// Those of this many tokens.
     Sent(usize),
-}
-
-/// What the request generates.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Generation {
-    Tokens,
-    /// Nothing: only the prompt's log-probabilities. The loop always samples a token; it is dropped.
-    PromptOnly,
 }
 
 impl RequestOutput {
@@ -79,11 +70,6 @@ impl RequestOutput {
             prompt_logprobs: match (request.prompt_logprobs, prompt.first()) {
                 (Some(_), Some(first)) => PromptLogprobs::Pending { first: *first },
                 _ => PromptLogprobs::NotRequested,
-            },
-            generation: if request.max_new_tokens == Some(0) {
-                Generation::PromptOnly
-            } else {
-                Generation::Tokens
             },
             usage: Usage { prompt_tokens: prompt.len(), ..Usage::default() },
             last: None,
@@ -134,10 +120,6 @@ impl RequestOutput {
             JobUpdate::Alignment(tokens) => {
                 self.send(Event::Alignment(tokens));
                 OutputState::Active
-            }
-            JobUpdate::Token(_) if self.generation == Generation::PromptOnly => {
-                self.end(FinishReason::Length, None);
-                OutputState::Stopped
             }
             JobUpdate::Token(token) => self.handle_token(token),
             JobUpdate::Finished(reason) => {
@@ -288,7 +270,7 @@ fn matched_by(ended: Ended) -> Option<StopMatch> {
 pub(crate) enum OutputState {
     Active,
     Finished,
-    /// Finished here, while the loop still computes it: a stop string, or a request without generation.
+    /// Finished here, while the loop still computes it: a stop string.
     Stopped,
     /// Goes on as this job, in place of the one whose update it was.
     Continued(Box<Job>),

@@ -29,7 +29,7 @@ impl ReasoningBudget {
     /// Takes a generated token.
     pub(super) fn push(&mut self, token: u32) {
         self.next.request.prompt.push(token);
-        self.next.request.max_new_tokens = self.next.request.max_new_tokens.saturating_sub(1);
+        self.next.request.goal = self.next.request.goal.after(1);
     }
 
     /// The job that goes on behind the closing marker. `None` if there is no room for an answer.
@@ -37,6 +37,6 @@ impl ReasoningBudget {
         for token in std::mem::take(&mut self.closing) {
             self.push(token);
         }
-        (self.next.request.max_new_tokens > 0).then_some(self.next)
+        (self.next.request.goal.max_new_tokens() > 0).then_some(self.next)
     }
 }

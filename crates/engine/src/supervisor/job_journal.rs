@@ -119,7 +119,7 @@ impl JobJournal {
             JobUpdate::Prompt { .. } | JobUpdate::Alignment(_) => {}
             JobUpdate::Token(token) => {
                 entry.job.request.prompt.push(token.token);
-                entry.job.request.max_new_tokens = entry.job.request.max_new_tokens.saturating_sub(1);
+                entry.job.request.goal = entry.job.request.goal.after(1);
                 entry.tokens_sent += 1;
                 if entry.tokens_sent >= probation {
                     self.clear(registry, id);

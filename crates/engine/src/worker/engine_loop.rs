@@ -15,7 +15,8 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use omnibus_core::{
-    self as core, CacheMiss, Outcome, Plan, PlanId, PrefixLookup, Scheduler, SequenceId, Tick, TokenSource,
+    self as core, CacheMiss, Goal, Outcome, Plan, PlanId, PrefixLookup, Scheduler, SequenceId, Tick,
+    TokenSource,
 };
 use omnibus_model::SpanRuns;
 use omnibus_model::mrope::MultimodalPositions;
@@ -350,7 +351,7 @@ impl EngineLoop {
         let mut input = StepInput { changes: std::mem::take(&mut self.changes), ..StepInput::default() };
         for work in &plan.scheduled {
             let Some(active) = self.jobs.get(&work.sequence) else { continue };
-            if self.known.insert(work.sequence) {
+            if active.job.request.goal != Goal::Compute && self.known.insert(work.sequence) {
                 input.changes.added.push(NewSequence {
                     sequence: work.sequence,
                     sampling: active.job.sampling.clone(),
@@ -542,7 +543,10 @@ fn trace(plan: &Plan, cost: &core::CostModel) {
 fn finished(reason: core::FinishReason) -> JobUpdate {
     match reason {
         core::FinishReason::Stop(_) => JobUpdate::Finished(FinishReason::Stop),
-        core::FinishReason::Length => JobUpdate::Finished(FinishReason::Length),
+        // For clients, no tokens are as many as were requested.
+        core::FinishReason::Length | core::FinishReason::Computed => {
+            JobUpdate::Finished(FinishReason::Length)
+        }
         core::FinishReason::Cancelled => JobUpdate::Finished(FinishReason::Cancelled),
         // The front fills in the limit.
         core::FinishReason::Deadline => JobUpdate::Failed(Failure::Timeout { after_s: 0.0 }),

@@ -134,7 +134,7 @@ impl EngineLoop {
         job.request.spans = spans.iter().map(|span| span_reach(span)).collect();
         let mut tokens = std::mem::take(&mut job.request.prompt);
         let reported = tokens.len();
-        let max_tokens = reported + job.request.max_new_tokens;
+        let max_tokens = reported + job.request.goal.max_new_tokens();
         if let Some(file) = &self.prompt_file {
             tokens = file.prompt(tokens);
         }

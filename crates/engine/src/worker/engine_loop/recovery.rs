@@ -2,7 +2,7 @@
 
 use std::panic::resume_unwind;
 
-use omnibus_core::{Scheduler, SequenceId, Settings};
+use omnibus_core::{Goal, Scheduler, SequenceId, Settings};
 use omnibus_text::Panic;
 
 use super::{ActiveJob, EngineLoop};
@@ -104,7 +104,9 @@ impl EngineLoop {
         };
         job.request.prompt = tokens;
         job.request.prompt.truncate(reported);
-        job.request.max_new_tokens = max_tokens.saturating_sub(reported);
+        if let Goal::Generate { max_new_tokens } = &mut job.request.goal {
+            *max_new_tokens = max_tokens.saturating_sub(reported);
+        }
         Some(job)
     }
 
