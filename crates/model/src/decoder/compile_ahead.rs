@@ -105,4 +105,27 @@ mod tests {
             }
         }
     }
+
+    /// Some tensors of two axes are no weights of a product: their numbers are read one by one.
+    #[test]
+    fn graphs_of_all_families_with_packed_weights_are_built() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+        let pass = PassShape { rows: 8, sequences: vec![3, 1] };
+        let (mut built, mut failed) = (0, Vec::new());
+        for entry in std::fs::read_dir(fixtures).unwrap() {
+            let config = entry.unwrap().path().join("config.json");
+            let Ok(text) = std::fs::read_to_string(&config) else { continue };
+            // Encoders alone, and configs of other formats of packed weights.
+            let Ok(random) = RandomWeights::new(&config.display().to_string(), &text, Some(4)) else {
+                continue;
+            };
+            let model = Model::load(&Source::Random(random), Kernels::fastest()).unwrap();
+            let storage = KvStorage::from(KvFormat::Float(FloatType::F32));
+            match model.build_pass(storage, 16, &pass) {
+                Ok(()) => built += 1,
+                Err(error) => failed.push(format!("{}: {error}", config.display())),
+            }
+        }
+        assert!(failed.is_empty() && built > 100, "{built} built, {failed:#?}");
+    }
 }

@@ -128,7 +128,17 @@ impl Store {
 
     /// A tensor of a recurrence, in float32 like its state.
     pub(crate) fn float(&mut self, name: &str) -> Result<Array, LoadError> {
-        Ok(self.take(name)?.astype(Dtype::F32)?)
+        Ok(self.unpacked(name, Dtype::F32)?.astype(Dtype::F32)?)
+    }
+
+    /// A tensor whose numbers are read one by one: unpacked to `dtype` if the checkpoint has packed it, else as stored.
+    fn unpacked(&mut self, name: &str, dtype: Dtype) -> Result<Array, LoadError> {
+        let tensor = self.take(name)?;
+        let Some(path) = name.strip_suffix(".weight") else { return Ok(tensor) };
+        match self.weight(path, tensor)? {
+            Weight::Dense(tensor) => Ok(tensor),
+            Weight::Packed(packed) => Ok(packed.dequantize(dtype)?),
+        }
     }
 
     /// A depthwise convolution at `path`: weights `[conv_kernel_size, channels]` and perhaps a bias `[channels]`, float32.
@@ -140,17 +150,13 @@ impl Store {
 
     /// A small tensor in the dtype of activations.
     pub(crate) fn vector(&mut self, name: &str) -> Result<Array, LoadError> {
-        let tensor = self.take(name)?;
+        let tensor = self.unpacked(name, self.activations)?;
         self.cast(tensor)
     }
 
     /// A table that rows are taken from, as floats in the dtype of activations.
     pub(crate) fn table(&mut self, path: &str) -> Result<Array, LoadError> {
-        let tensor = self.take(&format!("{path}.weight"))?;
-        match self.weight(path, tensor)? {
-            Weight::Dense(table) => self.cast(table),
-            Weight::Packed(packed) => Ok(packed.dequantize(self.activations)?),
-        }
+        self.vector(&format!("{path}.weight"))
     }
 
     /// A norm of rows `width` wide at `path`. One without a weight computes with ones.
