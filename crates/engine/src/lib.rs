@@ -122,3 +122,9 @@ pub fn reasoning_formats() -> Vec<(&'static str, &'static str)> {
 pub fn set_library_variable(name: &str, value: &str) {
     mlx::environment::set_default(name, value);
 }
+
+/// Chooses the folder that compiled GPU programs are kept in and loaded from, which no other user can write to. For programs
+/// that have started no thread yet; later it does nothing.
+pub fn set_program_folder() {
+    mlx::gpu::set_program_folder();
+}

@@ -1,15 +1,17 @@
 //! Environment variables that libmlx reads.
 
+use std::ffi::OsStr;
+
 /// Sets a variable of this process, for libmlx and for processes that it starts, unless it is set to something. Does
 /// nothing where the process may have other threads, which could read the environment meanwhile.
-pub fn set_default(name: &str, value: &str) {
+pub fn set_default(name: &str, value: impl AsRef<OsStr>) {
     let is_set = std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if is_set || !has_one_thread() {
         return;
     }
     // SAFETY: no other thread runs.
     unsafe {
-        std::env::set_var(name, value);
+        std::env::set_var(name, value.as_ref());
     }
 }
 

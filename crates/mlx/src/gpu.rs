@@ -21,6 +21,7 @@ mod linear;
 mod norm;
 mod plan;
 mod program;
+mod program_folder;
 mod recurrent;
 mod route;
 mod source;
@@ -46,6 +47,7 @@ pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, MatrixUnit, few_rows, par
 pub use norm::{AddNorm, JoinedTerm, LayerNorm, NormColumns, RmsNorm};
 pub use plan::{Operand, Plan};
 pub use program::{compile_ahead, compile_with_mlx, compiled_kernels, text as cuda_program_text};
+pub use program_folder::set_program_folder;
 pub use recurrent::{
     CausalConv, ConvActivation, ConvGates, Decays, GatedHeads, HeadsGate, RUN_FIELDS, Recurrence,
     RecurrenceRule, RunCount, SelectiveScan, StateDecay,

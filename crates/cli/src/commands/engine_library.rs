@@ -34,6 +34,7 @@ pub fn set_cuda_variables() {
     for (name, value) in CUDA_VARIABLES {
         omnibus_engine::set_library_variable(name, value);
     }
+    omnibus_engine::set_program_folder();
 }
 
 /// The folder before those of the variable. An empty entry would stand for the working directory.

@@ -1,7 +1,8 @@
 //! CUDA kernels that we compile ourselves: in a tenth of a second instead of MLX's one to three, kept on disk for the next
 //! process, and launched without their text, which MLX would copy and hash each time.
 //!
-//! MLX's own way of compiling is the fallback: a first small program shows whether this one works.
+//! MLX's own way of compiling is the fallback: a first small program shows whether this one works. Programs are loaded from a
+//! folder that no other user can write to, or not at all.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::thread;
 use mlx_sys as sys;
 
 use super::plan::Plan;
+use super::program_folder;
 use super::source::{Dialect, QK_ROPE_WRITE, UPLOAD};
 use crate::array::{list, unlist};
 use crate::fast::TemplateValue;
@@ -78,7 +80,7 @@ pub(super) fn is_used() -> bool {
         YES => true,
         NO => false,
         _ => {
-            let works = probe().unwrap_or(false);
+            let works = program_folder::is_trusted() && probe().unwrap_or(false);
             if !works {
                 // What failed must not reach the next evaluation.
                 let _failures = crate::recover();
