@@ -134,6 +134,9 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
     for warning in model.switch_off_failing_kernels(capacity.storage) {
         tracing::warn!("{warning}");
     }
+    if let Some(vision) = &vision {
+        vision.use_kernels(&model.kernel_choice());
+    }
     let ready = Ready {
         architecture: config.get("model_type").and_then(|kind| kind.as_str()).unwrap_or_default().to_owned(),
         quantization: model.quantization().label(),

@@ -17,13 +17,13 @@ use crate::blocks::{
 };
 use crate::blueprint::{EMBED_NORM, HYPER_PARTS, POSITIONS};
 use crate::forward::{AttentionPath, ForwardContext, LogitRows};
-use crate::ops::{AttentionNeeds, ByLength, LayerContext};
+use crate::ops::{AttentionNeeds, ByLength, LayerContext, Ops};
 use crate::step_graphs::StepGraphs;
 use crate::weights::Store;
 use crate::{
-    Batch, Blueprint, CrossStates, Error, Head, Kernels, KvCache, KvPath, KvStorage, LayerSpec, LoadError,
-    Mixer, MultimodalRows, Passes, Quantization, Source, StreamDtype, Weights, families, kernel_check,
-    kv_format,
+    Batch, Blueprint, CrossStates, Error, GpuKernel, Head, KernelChoice, Kernels, KvCache, KvPath, KvStorage,
+    LayerSpec, LoadError, Mixer, MultimodalRows, Passes, Quantization, Source, StreamDtype, Weights,
+    families, kernel_check, kv_format,
 };
 pub use compile_ahead::PassShape;
 use layer::Layer;
@@ -33,6 +33,7 @@ pub struct Model {
     blueprint: Blueprint,
     quantization: Quantization,
     kernels: Kernels,
+    ops: Ops,
     dtype: Dtype,
     embed: Embedding,
     /// Learned positions, `[positions, hidden]`.
@@ -135,6 +136,7 @@ impl Model {
             blueprint,
             quantization,
             kernels,
+            ops: store.ops(),
             dtype,
             embed,
             positions,
@@ -182,16 +184,38 @@ impl Model {
         kv_format::float_of(self.dtype)
     }
 
-    /// Compares GPU kernels with MLX's operations at the model's shapes and this format of keys and values, and switches
-    /// those off that fail or differ: a line each.
+    /// Compares GPU kernels with MLX's operations at the model's shapes and this format of keys and values, and from then on
+    /// uses those that neither fail nor differ: a line for each other.
     pub fn switch_off_failing_kernels(&self, storage: KvStorage) -> Vec<String> {
         let float = storage.unquantized_prefix.map(|prefix| KvFormat::Float(prefix.float));
         let formats: Vec<KvFormat> = [storage.format].into_iter().chain(float).collect();
         match self.kernels {
             Kernels::Gpu => {
-                kernel_check::switch_off_failing(&self.blueprint, &self.quantization, self.dtype, &formats)
+                let (choice, lines) =
+                    kernel_check::choose_kernels(&self.blueprint, &self.quantization, self.dtype, &formats);
+                self.ops.set_choice(choice);
+                lines
             }
             Kernels::Mlx | Kernels::Cpu | Kernels::CpuInt8 => Vec::new(),
+        }
+    }
+
+    /// Which GPU kernels the model uses.
+    pub fn kernel_choice(&self) -> KernelChoice {
+        self.ops.choice()
+    }
+
+    /// Uses these GPU kernels, which another process has chosen, in place of a check. To be called before the first pass.
+    pub fn use_kernels(&self, choice: KernelChoice) {
+        self.ops.set_choice(choice);
+    }
+
+    /// Whether a kernel of ours chooses tokens ([`mlx::cpu::choose_tokens`], [`mlx::gpu::choose_tokens`]).
+    pub fn has_choice_kernel(&self) -> bool {
+        match self.kernels {
+            Kernels::Mlx => false,
+            Kernels::Cpu | Kernels::CpuInt8 => true,
+            Kernels::Gpu => self.ops.choice().uses(GpuKernel::Choose),
         }
     }
 
@@ -216,7 +240,7 @@ impl Model {
             latents: self.blueprint.layers.iter().flat_map(|layer| layer.mixer.latents()).collect(),
             gathers: self.blueprint.needs_mlx(|kind| !kind.is_state()),
         };
-        self.kernels.ops().attention_path(&needs)
+        self.ops.attention_path(&needs)
     }
 
     /// Keys and values of a picture in each layer of cross attention, of its encoder's rows, `[n, hidden]`; lazily. `None` if
@@ -273,7 +297,7 @@ impl Model {
         };
         let recurrent: Vec<&Mixer> =
             self.blueprint.layers.iter().flat_map(|layer| layer.mixer.recurrences()).collect();
-        let state_path = self.kernels.ops().state_path(&recurrent);
+        let state_path = self.ops.state_path(&recurrent);
         let ctx = ForwardContext::new(batch, cache, self.blueprint.rotary_axes(), (path, state_path))?;
         Ok((ctx, self.adapters.enter(batch)?))
     }
@@ -295,7 +319,7 @@ impl Model {
             (own, _) => own.as_ref().map(|own| own.forward(tokens, &embedded)).transpose()?,
         };
         let inputs = TokenInputs { embedded, per_layer };
-        let ops = self.kernels.ops();
+        let ops = &self.ops;
         let mut stream = match (self.blueprint.hyper, self.blueprint.stream) {
             (Some(hyper), _) => hyper.copies(ops, &inputs.embedded)?,
             (None, StreamDtype::Activations) => ResidualStream::new(ops, inputs.embedded.clone()),
@@ -420,7 +444,7 @@ impl Model {
 
 impl Model {
     fn scaled(&self, x: Array, factor: f32) -> mlx::Result<Array> {
-        if factor == 1.0 { Ok(x) } else { self.kernels.ops().scaled(&x, factor) }
+        if factor == 1.0 { Ok(x) } else { self.ops.scaled(&x, factor) }
     }
 
     /// What the first layer reads, `[T, hidden]`.

@@ -15,16 +15,15 @@ mod weights;
 
 use std::time::Instant;
 
+use mlx::gpu::MatrixUnit;
 use mlx::{Array, Dtype};
 
 use omnibus_kv::KvFormat;
 
 use weights::CheckedWeights;
 
-use crate::gpu_switches::{GpuKernel, switch_off};
-use crate::ops::has_warpgroups;
-use crate::take_rows::take_rows;
-use crate::{Attention, Blueprint, LayerSpec, Mixer, Quantization, kv_format};
+use crate::take_rows::{self, take_rows};
+use crate::{Attention, Blueprint, GpuKernel, KernelChoice, LayerSpec, Mixer, Quantization, kv_format};
 
 /// One kernel at one shape.
 #[derive(Debug, Clone, PartialEq)]
@@ -129,30 +128,37 @@ pub fn check(blueprint: &Blueprint, dtype: Dtype, measure: Measure, extent: Chec
     groups.into_iter().flat_map(|(_, checks)| checks).collect()
 }
 
-/// Checks the kernels at the shapes of a network, and switches those off that fail. One line for each of them. Attention
-/// that fails with warpgroups is checked once more without. `formats`: of keys and values.
-pub(crate) fn switch_off_failing(
+/// Checks the kernels at the shapes of a network: those that may be used, and one line for each other. Attention that fails
+/// with warpgroups is checked once more without. `formats`: of keys and values.
+pub(crate) fn choose_kernels(
     blueprint: &Blueprint,
     quantization: &Quantization,
     dtype: Dtype,
     formats: &[KvFormat],
-) -> Vec<String> {
+) -> (KernelChoice, Vec<String>) {
     let weights = CheckedWeights::of(quantization);
-    let mut lines = Vec::new();
+    let (mut choice, mut lines) = (KernelChoice::default(), Vec::new());
     for (kernel, checks) in groups(blueprint, dtype, Measure::Load, (&weights, formats)) {
+        let has_warpgroups = MatrixUnit::of_device() == MatrixUnit::Warpgroup;
         let faster =
-            (kernel == GpuKernel::Attention && has_warpgroups()).then_some(GpuKernel::WarpgroupAttention);
-        let again = || of_attention(blueprint, dtype, Measure::Load, formats);
+            (kernel == GpuKernel::Attention && has_warpgroups).then_some(GpuKernel::WarpgroupAttention);
+        let again = || {
+            let without = KernelChoice::default().without(GpuKernel::WarpgroupAttention);
+            of_attention(blueprint, dtype, Measure::Load, (formats, &without))
+        };
         for (kernel, why) in settled(kernel, &checks, faster, again) {
             lines.push(why);
-            switch_off(kernel);
+            choice = choice.without(kernel);
         }
     }
-    lines
+    if !choice.uses(GpuKernel::Embed) {
+        take_rows::switch_off();
+    }
+    (choice, lines)
 }
 
-/// What is switched off after these checks of a kernel, and why. `faster`: the way of it that is switched off first; `again`:
-/// checks it without that.
+/// What is not used after these checks of a kernel, and why. `faster`: the way of it that is given up first; `again`: checks it
+/// without that.
 fn settled(
     kernel: GpuKernel,
     checks: &[KernelCheck],
@@ -162,7 +168,6 @@ fn settled(
     let verdict = |checks: &[KernelCheck]| failure(checks).or_else(|| slowness(checks));
     let Some(why) = verdict(checks) else { return Vec::new() };
     let Some(faster) = faster else { return vec![(kernel, why)] };
-    switch_off(faster);
     let mut off = vec![(faster, format!("{why}; simd groups compute it in place of warpgroups"))];
     off.extend(verdict(&again()).map(|why| (kernel, why)));
     off
@@ -218,7 +223,7 @@ fn groups(
     gated.extend(elementwise::sums(blueprint, dtype, measure));
     let recurrences = states.iter().flat_map(|mixer| recurrent::checks(blueprint, mixer, dtype, measure));
     vec![
-        (GpuKernel::Attention, of_attention(blueprint, dtype, measure, formats)),
+        (GpuKernel::Attention, of_attention(blueprint, dtype, measure, (formats, &KernelChoice::default()))),
         (GpuKernel::Embed, embed),
         (GpuKernel::AddNorm, elementwise::norms(blueprint, &states, dtype, measure)),
         (GpuKernel::Gated, gated),
@@ -229,12 +234,12 @@ fn groups(
     ]
 }
 
-/// Of every kind of attention layer.
+/// Of every kind of attention layer, with these kernels.
 fn of_attention(
     blueprint: &Blueprint,
     dtype: Dtype,
     measure: Measure,
-    formats: &[KvFormat],
+    (formats, choice): (&[KvFormat], &KernelChoice),
 ) -> Vec<KernelCheck> {
     let mut layers: Vec<&LayerSpec> = Vec::new();
     for layer in &blueprint.layers {
@@ -245,7 +250,9 @@ fn of_attention(
     }
     let of = |format: &KvFormat| {
         let format = *format;
-        layers.iter().flat_map(move |layer| attention::checks(blueprint, layer, (dtype, format), measure))
+        let of_layer =
+            move |layer: &&LayerSpec| attention::checks(blueprint, layer, (dtype, format, choice), measure);
+        layers.iter().flat_map(of_layer)
     };
     formats.iter().flat_map(of).collect()
 }

@@ -1,13 +1,23 @@
 //! Rows of an array by their numbers, and numbers by their places.
+//!
+//! Invariant: both ways give the same bits, so which of them is used is a matter of the process and of no model.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mlx::device::{Backend, backend};
 use mlx::gpu::{Embed, TableFormat, TakeNumbers};
 use mlx::{Array, Dtype};
 
 use crate::environment;
-use crate::gpu_switches::{GpuKernel, is_on};
+
+/// Whether the kernels were found wrong on this device.
+static OFF: AtomicBool = AtomicBool::new(false);
+
+/// Takes rows by MLX's operation from now on, in the whole process.
+pub(crate) fn switch_off() {
+    OFF.store(true, Ordering::Relaxed);
+}
 
 /// The rows of `x`, `[n, ..]`, that `rows` names, any shape of i32 or u32 below n: `[rows' shape, ..]`. On CUDA rows of
 /// floats and single i32 and f32 are taken by our kernels: MLX compiles a gather of each type for two to three seconds, and
@@ -24,7 +34,7 @@ fn by_kernel(x: &Array, rows: &Array) -> mlx::Result<Option<Array>> {
     let is_used = backend() == Backend::Cuda
         && mlx::gpu::available()
         && *CHOSEN.get_or_init(|| environment::kernels().as_deref() != Some("mlx"))
-        && is_on(GpuKernel::Embed);
+        && !OFF.load(Ordering::Relaxed);
     let Some((count, row)) = x.shape().split_first().filter(|_| is_used) else { return Ok(None) };
     let (width, taken) = (row.iter().product(), rows.size() as i32);
     let numbers = rows.reshape(&[-1])?.view(Dtype::I32)?;

@@ -2,7 +2,7 @@
 
 use mlx::Array;
 use omnibus_model::encoders::{AudioEncoder, AudioInput, Encoder, EncoderInput, Features, Grid, View};
-use omnibus_model::{Kernels, Source, encoders};
+use omnibus_model::{KernelChoice, Kernels, Source, encoders};
 
 use crate::front::LargestMedia;
 use crate::media::{EncoderContent, EncoderPixels, PicturePixels, Spectrum, ViewPixels};
@@ -25,6 +25,16 @@ impl Encoders {
             None
         });
         Self { pictures, audio }
+    }
+
+    /// Uses the GPU kernels that were chosen for the model.
+    pub(super) fn use_kernels(&self, choice: &KernelChoice) {
+        if let Some(pictures) = &self.pictures {
+            pictures.use_kernels(choice.clone());
+        }
+        if let Some(audio) = &self.audio {
+            audio.use_kernels(choice.clone());
+        }
     }
 
     /// Whether there is one of pictures.

@@ -432,7 +432,7 @@ impl Runner for ModelRunner {
 }
 
 fn chooser(model: &Model) -> Chooser {
-    if model.kernels().choose_tokens() { Chooser::Kernel } else { Chooser::Operations }
+    if model.has_choice_kernel() { Chooser::Kernel } else { Chooser::Operations }
 }
 
 fn segment(segment: &InputSegment) -> Segment {

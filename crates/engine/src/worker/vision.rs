@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use mlx::Array;
 use omnibus_model::encoders::Features;
-use omnibus_model::{CrossRows, CrossStates, FeatureRows, Kernels, Model, Source};
+use omnibus_model::{CrossRows, CrossStates, FeatureRows, KernelChoice, Kernels, Model, Source};
 
 use super::alignment;
 use super::capacity::MediaMemory;
@@ -58,6 +58,11 @@ struct CachedFeatures {
 }
 
 impl Vision {
+    /// Uses the GPU kernels that were chosen for the model.
+    pub(super) fn use_kernels(&self, choice: &KernelChoice) {
+        self.encoders.use_kernels(choice);
+    }
+
     /// The encoders of a model, if it has any whose features its text side takes. A checkpoint without an encoder's weights
     /// is served without it.
     pub(super) fn load(

@@ -19,31 +19,21 @@ use layer::{AdaptedLayer, Part};
 /// A weight `[out, in]` or `[experts, out, in]`, and what adapters add to its products.
 #[derive(Clone)]
 pub(crate) struct AdaptedWeight {
-    ops: &'static dyn Ops,
+    ops: Ops,
     layer: Rc<AdaptedLayer>,
     adapters: Rc<Adapters>,
 }
 
 impl AdaptedWeight {
     /// The weight of the module at `path`.
-    pub(crate) fn new(
-        ops: &'static dyn Ops,
-        weight: Weight,
-        adapters: &Rc<Adapters>,
-        path: &str,
-    ) -> mlx::Result<Self> {
+    pub(crate) fn new(ops: Ops, weight: Weight, adapters: &Rc<Adapters>, path: &str) -> mlx::Result<Self> {
         let outputs = weight.outputs()?;
         let part = Part { path: path.to_owned(), all_outputs: outputs, outputs, rows: None };
         Self::of(ops, weight, adapters, vec![part])
     }
 
-    fn of(
-        ops: &'static dyn Ops,
-        weight: Weight,
-        adapters: &Rc<Adapters>,
-        parts: Vec<Part>,
-    ) -> mlx::Result<Self> {
-        let layer = Rc::new(AdaptedLayer::new(ops, weight, parts)?);
+    fn of(ops: Ops, weight: Weight, adapters: &Rc<Adapters>, parts: Vec<Part>) -> mlx::Result<Self> {
+        let layer = Rc::new(AdaptedLayer::new(ops.clone(), weight, parts)?);
         if !layer.parts.is_empty() {
             adapters.register(&layer);
         }
@@ -52,12 +42,12 @@ impl AdaptedWeight {
 
     /// The same with another weight, of these modules.
     fn with(&self, weight: Weight, parts: Vec<Part>) -> mlx::Result<Self> {
-        Self::of(self.ops, weight, &self.adapters, parts)
+        Self::of(self.ops.clone(), weight, &self.adapters, parts)
     }
 
     /// The operations that compute it.
-    pub(crate) fn ops(&self) -> &'static dyn Ops {
-        self.ops
+    pub(crate) fn ops(&self) -> &Ops {
+        &self.ops
     }
 
     /// The weight without what adapters add.

@@ -18,7 +18,7 @@ pub(crate) struct CopiesBlock {
 
 /// Prediction and correction of one layer.
 pub(crate) struct AlternatingBlock {
-    ops: &'static dyn Ops,
+    ops: Ops,
     spec: AlternatingUpdates,
     /// `[hidden]`
     norm: Array,
@@ -125,7 +125,7 @@ impl AlternatingBlock {
     /// Which copy a layer computes.
     pub(crate) fn active(&self, copies: &[Array]) -> mlx::Result<ResidualStream> {
         let active = copies.get(self.spec.active).ok_or_else(|| mlx::Error::new("the active copy"))?;
-        Ok(ResidualStream::new(self.ops, active.clone()))
+        Ok(ResidualStream::new(&self.ops, active.clone()))
     }
 
     pub(crate) fn arrays(&self) -> Vec<&Array> {

@@ -24,7 +24,7 @@ pub(crate) enum FinishBlock {
 
 /// The gate on a layer's own embeddings.
 pub(crate) struct PerLayerBlock {
-    ops: &'static dyn Ops,
+    ops: Ops,
     act: Activation,
     /// Of the embeddings.
     layer: i32,

@@ -77,7 +77,7 @@ impl HyperBlock {
 
 impl HyperConnections {
     /// A stream of copies of `x`, `[T, hidden]`, of which the first part reads one.
-    pub(crate) fn copies(self, ops: &'static dyn Ops, x: &Array) -> mlx::Result<ResidualStream> {
+    pub(crate) fn copies(self, ops: &Ops, x: &Array) -> mlx::Result<ResidualStream> {
         let (rows, others) = (x.dim(0)?, self.copies as i32 - 1);
         let one = Array::ones(&[rows, 1], Dtype::F32)?;
         let mut stream = ResidualStream::new(ops, x.clone());

@@ -7,7 +7,7 @@ use crate::ops::{Joined, Ops, Term};
 
 /// A norm over the last axis, with its weights.
 pub(crate) struct NormBlock {
-    ops: &'static dyn Ops,
+    ops: Ops,
     kind: NormKind,
     eps: f32,
 }
@@ -24,19 +24,19 @@ enum NormKind {
 }
 
 impl NormBlock {
-    pub(crate) fn rms(ops: &'static dyn Ops, weight: Array, eps: f32) -> Self {
+    pub(crate) fn rms(ops: Ops, weight: Array, eps: f32) -> Self {
         Self { ops, kind: NormKind::Rms { weight }, eps }
     }
 
-    pub(crate) fn scaled_rms(ops: &'static dyn Ops, weight: Array, ones: Array, eps: f32) -> Self {
+    pub(crate) fn scaled_rms(ops: Ops, weight: Array, ones: Array, eps: f32) -> Self {
         Self { ops, kind: NormKind::ScaledRms { weight, ones }, eps }
     }
 
-    pub(crate) fn layer(ops: &'static dyn Ops, weight: Array, bias: Option<Array>, eps: f32) -> Self {
+    pub(crate) fn layer(ops: Ops, weight: Array, bias: Option<Array>, eps: f32) -> Self {
         Self { ops, kind: NormKind::Layer { weight, bias }, eps }
     }
 
-    pub(crate) fn gain(ops: &'static dyn Ops, weight: Array) -> Self {
+    pub(crate) fn gain(ops: Ops, weight: Array) -> Self {
         Self { ops, kind: NormKind::Gain { weight }, eps: 0.0 }
     }
 
@@ -82,7 +82,7 @@ impl NormBlock {
 /// The residual stream, `[T, hidden]`: a sum whose last term may still be outstanding, so that the
 /// addition and the norm that follows it can be one kernel.
 pub(crate) struct ResidualStream {
-    ops: &'static dyn Ops,
+    ops: Ops,
     sum: Array,
     pending: Option<Term>,
     /// A term that joins behind the next layer.
@@ -107,9 +107,9 @@ struct StreamReads {
 }
 
 impl ResidualStream {
-    pub(crate) fn new(ops: &'static dyn Ops, x: Array) -> Self {
+    pub(crate) fn new(ops: &Ops, x: Array) -> Self {
         Self {
-            ops,
+            ops: ops.clone(),
             sum: x,
             pending: None,
             deferred: None,
@@ -121,7 +121,7 @@ impl ResidualStream {
     }
 
     /// A stream in float32, which parts read in the dtype of `x`; the first read is rounded to bfloat16.
-    pub(crate) fn in_float32(ops: &'static dyn Ops, x: &Array) -> mlx::Result<Self> {
+    pub(crate) fn in_float32(ops: &Ops, x: &Array) -> mlx::Result<Self> {
         let reads = Some(StreamReads { dtype: x.dtype()?, rounds_next: true });
         Ok(Self { reads, ..Self::new(ops, x.astype(Dtype::F32)?) })
     }

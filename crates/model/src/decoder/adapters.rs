@@ -93,7 +93,7 @@ impl Model {
 
     /// A matrix in a dtype that the kernels read.
     fn as_read(&self, matrix: &Array) -> mlx::Result<Array> {
-        if self.kernels.ops().reads_dense(matrix.dtype()?) && self.kernels.on_cpu() {
+        if self.ops.reads_dense(matrix.dtype()?) && self.kernels.on_cpu() {
             return Ok(matrix.clone());
         }
         matrix.astype(self.dtype)

@@ -28,8 +28,7 @@ impl Model {
         let recurrent: Vec<&Mixer> =
             self.blueprint.layers.iter().flat_map(|layer| layer.mixer.recurrences()).collect();
         // Without kernels for them, the graph's construction reads initial states.
-        let reads_states =
-            !recurrent.is_empty() && self.kernels.ops().state_path(&recurrent) == StatePath::Gather;
+        let reads_states = !recurrent.is_empty() && self.ops.state_path(&recurrent) == StatePath::Gather;
         if self.kernels != Kernels::Gpu || reads_states {
             return Ok(0);
         }

@@ -13,7 +13,7 @@ use crate::{History, LayerSpec, LoadError, NormPlacement};
 
 /// One layer with its weights.
 pub(super) struct Layer {
-    ops: &'static dyn Ops,
+    ops: Ops,
     norm_placement: NormPlacement,
     /// Of the mixer and of the MLP.
     residual: [ResidualBlock; 2],

@@ -15,7 +15,7 @@ use crate::{Activation, LoadError};
 
 /// The steps with their weights.
 pub(super) struct Connector {
-    ops: &'static dyn Ops,
+    ops: Ops,
     order: PatchOrder,
     steps: Vec<Step>,
 }

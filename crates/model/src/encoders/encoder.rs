@@ -17,11 +17,13 @@ use super::rotary::Angles;
 use super::square_merger::SquareMergerBlock;
 use super::tiles::TilesBlock;
 use crate::blocks::{Linear, NormBlock};
-use crate::{Error, Kernels, LoadError, Quantization, Source, Weights};
+use crate::ops::Ops;
+use crate::{Error, KernelChoice, Kernels, LoadError, Quantization, Source, Weights};
 
 /// An encoder with its weights. Stays on the thread that built it.
 pub struct Encoder {
     blueprint: EncoderBlueprint,
+    ops: Ops,
     dtype: Dtype,
     rows: RowsOf,
     /// `[1, 1, hidden]`
@@ -104,6 +106,7 @@ impl Encoder {
         });
         let deepstack = deepstack.collect::<Result<Vec<_>, LoadError>>()?;
         let encoder = Self {
+            ops: store.ops(),
             dtype: store.activations(),
             rows: match &blueprint.convolutions {
                 Some(tower) => RowsOf::Convolutions(Box::new(TowerBlock::load(tower, &mut store)?)),
@@ -127,6 +130,11 @@ impl Encoder {
         assert!(store.is_empty(), "the check left only what the blocks take");
         mlx::eval(encoder.arrays())?;
         Ok(encoder)
+    }
+
+    /// Uses the GPU kernels that were chosen for the model.
+    pub fn use_kernels(&self, choice: KernelChoice) {
+        self.ops.set_choice(choice);
     }
 
     /// What the encoder is.

@@ -43,7 +43,7 @@ const QUERIES_MAX: i32 = 1024;
 
 /// One layer.
 pub(super) struct LayerBlock {
-    ops: &'static dyn Ops,
+    ops: Ops,
     spec: EncoderAttention,
     norms: [NormBlock; 2],
     /// Of what attention and MLP add.
@@ -172,7 +172,7 @@ impl LayerBlock {
                 part.reshape(&shape)?.transpose(&[0, 2, 1, 3])
             };
             let [q, k, v] = [of_group(&q)?, of_group(&k)?, of_group(&v)?];
-            let seen = attention(self.ops, [&q, &k, &v], scale, QUERIES_MAX)?.transpose(&[0, 2, 1, 3])?;
+            let seen = attention(&self.ops, [&q, &k, &v], scale, QUERIES_MAX)?.transpose(&[0, 2, 1, 3])?;
             attended.push(seen.reshape(&[after - first, hidden])?);
             first = after;
         }
@@ -192,7 +192,7 @@ impl LayerBlock {
         let [q, k, v] = qkv;
         let seen = |from: i32, to: i32, keys: i32| -> mlx::Result<Array> {
             let (q, k, v) = (part(q, from, to)?, part(k, 0, keys)?, part(v, 0, keys)?);
-            let seen = attention(self.ops, [&q, &k, &v], scale, QUERIES_MAX)?
+            let seen = attention(&self.ops, [&q, &k, &v], scale, QUERIES_MAX)?
                 .squeeze(&[0])?
                 .transpose(&[1, 0, 2])?;
             seen.reshape(&[to - from, heads * width])
@@ -214,7 +214,7 @@ impl LayerBlock {
 /// All `[count, heads, len, head_dim]`; keys may be fewer or more than queries, of which at most so many attend in one
 /// call.
 pub(super) fn attention(
-    ops: &dyn Ops,
+    ops: &Ops,
     [q, k, v]: [&Array; 3],
     scale: f32,
     queries_max: i32,

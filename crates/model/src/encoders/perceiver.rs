@@ -13,7 +13,7 @@ use crate::{GatedMlp, LoadError, Mlp};
 
 /// The perceiver with its weights.
 pub(super) struct PerceiverBlock {
-    ops: &'static dyn Ops,
+    ops: Ops,
     spec: Perceiver,
     /// `[latents, width]`
     latents: Array,

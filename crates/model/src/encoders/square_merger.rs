@@ -18,7 +18,7 @@ const ROWS: i32 = 4;
 
 /// The merger with its weights.
 pub(super) struct SquareMergerBlock {
-    ops: &'static dyn Ops,
+    ops: Ops,
     /// Behind which layer.
     pub(super) layer: usize,
     heads: i32,

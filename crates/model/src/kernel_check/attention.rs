@@ -10,8 +10,8 @@ use super::{KernelCheck, KernelTimes, Measure, distance, time};
 use crate::forward::ForwardContext;
 use crate::ops::{AttentionNeeds, ByLength, Kernels, LayerContext, Ops};
 use crate::{
-    Attention, Batch, Blueprint, KeyReads, KeySource, KvCache, KvStorage, LayerSpec, Mixer, Segment,
-    kv_format,
+    Attention, Batch, Blueprint, KernelChoice, KeyReads, KeySource, KvCache, KvStorage, LayerSpec, Mixer,
+    Segment, kv_format,
 };
 
 const BLOCK_SIZE: usize = 16;
@@ -31,6 +31,8 @@ struct Probe<'a> {
     /// The network with this layer alone.
     blueprint: Blueprint,
     storage: KvStorage,
+    /// The GPU kernels that are used.
+    choice: KernelChoice,
 }
 
 /// `None` for layers without attention kernels.
@@ -49,7 +51,7 @@ fn probed<'a>(layer: &'a LayerSpec, dtype: Dtype) -> Option<mlx::Result<Box<dyn 
 pub(super) fn checks(
     blueprint: &Blueprint,
     layer: &LayerSpec,
-    (dtype, format): (Dtype, KvFormat),
+    (dtype, format, choice): (Dtype, KvFormat, &KernelChoice),
     measure: Measure,
 ) -> Vec<KernelCheck> {
     let stored = match (format, &layer.mixer) {
@@ -62,7 +64,7 @@ pub(super) fn checks(
     let (shape, scores) = (of_layer.shape() + &stored, of_layer.scores());
     let probe = || {
         let probed = probed(layer, dtype).ok_or_else(|| mlx::Error::new("a layer with kernels"))??;
-        Ok::<_, mlx::Error>(Probe::new(blueprint, &writer(layer), probed, format))
+        Ok::<_, mlx::Error>(Probe::new(blueprint, &writer(layer), probed, (format, choice)))
     };
     let mut check = KernelCheck::new("attention", shape.clone(), dtype, || Ok((probe()?.error()?, None)));
     check.tolerance *= (scores / ROUNDED_SCORES).max(1.0);
@@ -99,9 +101,20 @@ fn writer(layer: &LayerSpec) -> LayerSpec {
 }
 
 impl<'a> Probe<'a> {
-    fn new(blueprint: &Blueprint, spec: &LayerSpec, layer: Box<dyn Probed + 'a>, format: KvFormat) -> Self {
+    fn new(
+        blueprint: &Blueprint,
+        spec: &LayerSpec,
+        layer: Box<dyn Probed + 'a>,
+        (format, choice): (KvFormat, &KernelChoice),
+    ) -> Self {
         let blueprint = Blueprint { layers: vec![spec.clone()], ..blueprint.clone() };
-        Self { layer, blueprint, storage: format.into() }
+        Self { layer, blueprint, storage: format.into(), choice: choice.clone() }
+    }
+
+    fn ops(&self, kernels: Kernels) -> Ops {
+        let ops = kernels.ops();
+        ops.set_choice(self.choice.clone());
+        ops
     }
 
     /// The largest error of prompts and of the pass that follows them.
@@ -117,13 +130,13 @@ impl<'a> Probe<'a> {
     fn outputs(&self, passes: &[Pass], kernels: Kernels) -> mlx::Result<Vec<Array>> {
         let longest = passes.iter().flat_map(|pass| pass.iter()).map(|(context, rows)| context + rows);
         let mut cache = self.cache(3, longest.max().unwrap_or(0))?;
-        let mut outputs = Vec::new();
+        let (ops, mut outputs) = (self.ops(kernels), Vec::new());
         for (seed, pass) in passes.iter().enumerate() {
             let used: usize = pass.iter().map(|(_, rows)| rows).sum();
             let batch = batch(pass, used.next_power_of_two().max(8), &self.tables(&cache, pass))?;
-            let ctx = self.context(&batch, &cache, kernels.ops())?;
+            let ctx = self.context(&batch, &cache, &ops)?;
             let projected = self.layer.projected(batch.tokens.size(), 20 + seed as u64)?;
-            let attended = self.attend(kernels.ops(), &ctx, &mut cache, &projected)?;
+            let attended = self.attend(&ops, &ctx, &mut cache, &projected)?;
             mlx::eval([&attended].into_iter().chain(cache.arrays()))?;
             outputs.push(attended.slice(&[0, 0], &[used as i32, attended.dim(-1)?])?);
         }
@@ -135,13 +148,13 @@ impl<'a> Probe<'a> {
         let longest = pass.iter().map(|(context, rows)| context + rows).max().unwrap_or(0);
         let rows: usize = pass.iter().map(|(_, rows)| rows).sum();
         let us = |kernels: Kernels| {
-            let cache = self.cache(pass.len(), longest)?;
+            let (ops, cache) = (self.ops(kernels), self.cache(pass.len(), longest)?);
             let batch = batch(pass, rows, &self.tables(&cache, pass))?;
-            let ctx = self.context(&batch, &cache, kernels.ops())?;
+            let ctx = self.context(&batch, &cache, &ops)?;
             let projected = self.layer.projected(rows, 9)?;
             let cache = std::cell::RefCell::new(cache);
             time(measure, || {
-                let attended = self.attend(kernels.ops(), &ctx, &mut cache.borrow_mut(), &projected)?;
+                let attended = self.attend(&ops, &ctx, &mut cache.borrow_mut(), &projected)?;
                 // MLX's operations copy a pool that is still read.
                 if kernels == Kernels::Mlx {
                     mlx::eval([&attended].into_iter().chain(cache.borrow().arrays()))?;
@@ -178,7 +191,7 @@ impl<'a> Probe<'a> {
         pass.iter().enumerate().map(table).collect()
     }
 
-    fn context(&self, batch: &Batch, cache: &KvCache, ops: &dyn Ops) -> mlx::Result<ForwardContext> {
+    fn context(&self, batch: &Batch, cache: &KvCache, ops: &Ops) -> mlx::Result<ForwardContext> {
         let mut needs = AttentionNeeds {
             storage: self.storage,
             by_length: if self.blueprint.shares_prefixes() { ByLength::No } else { ByLength::Yes },
@@ -194,7 +207,7 @@ impl<'a> Probe<'a> {
 
     fn attend(
         &self,
-        ops: &dyn Ops,
+        ops: &Ops,
         ctx: &ForwardContext,
         cache: &mut KvCache,
         projected: &[Array],
@@ -238,7 +251,8 @@ mod tests {
                 let probed = probed(layer, Dtype::F32).unwrap().unwrap();
                 seen.push(probed.shape());
                 let format = KvFormat::Float(omnibus_kv::FloatType::F32);
-                let probe = Probe::new(&blueprint, &writer(layer), probed, format);
+                let probe =
+                    Probe::new(&blueprint, &writer(layer), probed, (format, &KernelChoice::default()));
                 let passes: [Pass; 2] = [&[(0, 21), (0, 5)], &[(21, 1), (5, 9)]];
                 let [ours, mlx] =
                     [Kernels::Cpu, Kernels::Mlx].map(|kernels| probe.outputs(&passes, kernels).unwrap());

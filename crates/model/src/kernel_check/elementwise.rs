@@ -15,16 +15,16 @@ pub(super) const ROWS: usize = 16;
 pub(super) fn compare(
     measure: Measure,
     bytes: usize,
-    run: impl Fn(&dyn Ops) -> mlx::Result<Vec<Array>>,
+    run: impl Fn(&Ops) -> mlx::Result<Vec<Array>>,
 ) -> mlx::Result<(f64, Option<KernelTimes>)> {
     let (ours, mlx) = (Kernels::Gpu.ops(), Kernels::Mlx.ops());
     let mut error = 0f64;
-    for (ours, mlx) in run(ours)?.iter().zip(&run(mlx)?) {
+    for (ours, mlx) in run(&ours)?.iter().zip(&run(&mlx)?) {
         error = error.max(distance(ours, mlx)?);
     }
     let times = KernelTimes {
-        ours_us: time(measure, || run(ours))?,
-        mlx_us: time(measure, || run(mlx))?,
+        ours_us: time(measure, || run(&ours))?,
+        mlx_us: time(measure, || run(&mlx))?,
         bytes: bytes as f64,
     };
     Ok((error, Some(times)))
@@ -261,11 +261,12 @@ fn product(
     mlx::eval(weight.arrays().into_iter().chain(reference.arrays()))?;
     let x = normal(&[rows, inputs], dtype, 6)?;
     let bias = has_bias.then(|| normal(&[outputs], dtype, 7)).transpose()?;
-    let of = |kernels: Kernels, weight: &Weight| match &bias {
-        Some(bias) => kernels.ops().biased_linear(&x, weight, bias),
-        None => kernels.ops().linear(&x, weight),
+    let of = |ops: &Ops, weight: &Weight| match &bias {
+        Some(bias) => ops.biased_linear(&x, weight, bias),
+        None => ops.linear(&x, weight),
     };
-    let (ours, mlx) = (|| of(Kernels::Gpu, &weight), || of(Kernels::Mlx, &reference));
+    let (gpu, plain) = (Kernels::Gpu.ops(), Kernels::Mlx.ops());
+    let (ours, mlx) = (|| of(&gpu, &weight), || of(&plain, &reference));
     let error = distance(&ours()?, &mlx()?)?;
     // The reference is of unpacked weights: its time says nothing about MLX's packed product.
     if measure == Measure::Load && weights != CheckedWeights::Dense {

@@ -46,7 +46,7 @@ fn error(
         (numbers(moe.router.correction_bias, 10)?, numbers(moe.router.expert_scales, 11)?);
     let vectors = ExpertVectors { correction: correction.as_ref(), factors: factors.as_ref() };
     let bias = moe.expert.bias().then(|| normal(&[experts, moe.expert.width()], dtype, 12)).transpose()?;
-    let run = |ops: &dyn Ops, weight: &Weight| -> mlx::Result<Array> {
+    let run = |ops: &Ops, weight: &Weight| -> mlx::Result<Array> {
         let router = Router { groups: moe.router.groups.filter(|_| experts == moe.experts), ..moe.router };
         let (chosen, weights) = ops.route(&logits, &router, vectors, moe.top_k.min(experts))?;
         let product = ops.expert_linear(&x, &chosen, weight)?;
@@ -56,5 +56,5 @@ fn error(
         };
         ops.weighted_sum(&product, &weights)
     };
-    distance(&run(Kernels::Gpu.ops(), &weight)?, &run(Kernels::Mlx.ops(), &reference)?)
+    distance(&run(&Kernels::Gpu.ops(), &weight)?, &run(&Kernels::Mlx.ops(), &reference)?)
 }

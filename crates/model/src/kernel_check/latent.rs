@@ -56,7 +56,7 @@ impl Probed for LatentLayer<'_> {
         needs.latents.push(self.spec);
     }
 
-    fn attend(&self, ops: &dyn Ops, projected: &[Array], layer: LayerContext) -> mlx::Result<Array> {
+    fn attend(&self, ops: &Ops, projected: &[Array], layer: LayerContext) -> mlx::Result<Array> {
         let [queries, projected] = projected else { return Err(mlx::Error::new("queries and latents")) };
         ops.attend_latent(LatentCall {
             spec: self.spec,

@@ -17,7 +17,7 @@ pub(super) trait Probed {
     fn add_to<'a>(&'a self, needs: &mut AttentionNeeds<'a>);
 
     /// `[T, _]`, of what [`Self::projected`] gave.
-    fn attend(&self, ops: &dyn Ops, projected: &[Array], layer: LayerContext) -> mlx::Result<Array>;
+    fn attend(&self, ops: &Ops, projected: &[Array], layer: LayerContext) -> mlx::Result<Array>;
 
     /// Standard deviation of its scores, as far as it is known.
     fn scores(&self) -> f64 {

@@ -147,13 +147,13 @@ impl<'a> Probe<'a> {
     }
 
     fn outputs(&self, passes: &[Pass], kernels: Kernels) -> mlx::Result<Vec<Array>> {
-        let mut cache = self.cache(2)?;
+        let (ops, mut cache) = (kernels.ops(), self.cache(2)?);
         let mut outputs = Vec::new();
         for (seed, pass) in passes.iter().enumerate() {
             let batch = batch(pass)?;
-            let ctx = self.context(&batch, &cache, kernels.ops())?;
+            let ctx = self.context(&batch, &cache, &ops)?;
             let projected = normal(&[batch.tokens.size(), self.width], self.dtype, 20 + seed as u64)?;
-            let y = self.compute(kernels.ops(), &ctx, &mut cache, &projected)?;
+            let y = self.compute(&ops, &ctx, &mut cache, &projected)?;
             mlx::eval([&y].into_iter().chain(cache.arrays()))?;
             outputs.push(y);
         }
@@ -163,13 +163,13 @@ impl<'a> Probe<'a> {
     /// How long one pass takes.
     fn times(&self, pass: Pass, measure: Measure) -> mlx::Result<KernelTimes> {
         let us = |kernels: Kernels| {
-            let cache = self.cache(pass.len())?;
+            let (ops, cache) = (kernels.ops(), self.cache(pass.len())?);
             let batch = batch(pass)?;
-            let ctx = self.context(&batch, &cache, kernels.ops())?;
+            let ctx = self.context(&batch, &cache, &ops)?;
             let projected = normal(&[batch.tokens.size(), self.width], self.dtype, 9)?;
             let cache = std::cell::RefCell::new(cache);
             time(measure, || {
-                let y = self.compute(kernels.ops(), &ctx, &mut cache.borrow_mut(), &projected)?;
+                let y = self.compute(&ops, &ctx, &mut cache.borrow_mut(), &projected)?;
                 // MLX's operations copy a pool that is still read.
                 if kernels == Kernels::Mlx {
                     mlx::eval([&y].into_iter().chain(cache.borrow().arrays()))?;
@@ -191,14 +191,14 @@ impl<'a> Probe<'a> {
         KvCache::new(&self.blueprint, &[sequences], 16, FloatType::F32)
     }
 
-    fn context(&self, batch: &Batch, cache: &KvCache, ops: &dyn Ops) -> mlx::Result<ForwardContext> {
+    fn context(&self, batch: &Batch, cache: &KvCache, ops: &Ops) -> mlx::Result<ForwardContext> {
         let mixers: Vec<&Mixer> = self.blueprint.layers.iter().map(|layer| &layer.mixer).collect();
         ForwardContext::new(batch, cache, RotaryAxes::One, (AttentionPath::Gather, ops.state_path(&mixers)))
     }
 
     fn compute(
         &self,
-        ops: &dyn Ops,
+        ops: &Ops,
         ctx: &ForwardContext,
         cache: &mut KvCache,
         projected: &Array,

@@ -66,7 +66,7 @@ impl Probed for SoftmaxLayer<'_> {
         needs.layers.push(self.spec);
     }
 
-    fn attend(&self, ops: &dyn Ops, projected: &[Array], mut layer: LayerContext) -> mlx::Result<Array> {
+    fn attend(&self, ops: &Ops, projected: &[Array], mut layer: LayerContext) -> mlx::Result<Array> {
         let [qkv, queries] = projected else { return Err(mlx::Error::new("queries, keys and values")) };
         let head_norms = match (&self.norms, self.spec.qk_norm) {
             (Some([q, k]), Some(norm)) => {

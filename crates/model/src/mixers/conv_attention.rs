@@ -76,7 +76,7 @@ impl MixerSpec for ConvAttention {
 
 /// The attention with its weights and those of the convolution.
 pub(super) struct ConvAttentionBlock {
-    ops: &'static dyn Ops,
+    ops: Ops,
     conv: CausalConv,
     spec: Attention,
     attention: AttentionBlock,

@@ -43,7 +43,7 @@ impl MixerSpec for Parallel {
 
 /// Mixers beside each other, with their weights.
 pub(super) struct ParallelBlock {
-    ops: &'static dyn Ops,
+    ops: Ops,
     /// Each with the number of its caches.
     parts: Vec<(Box<dyn MixerBlock>, usize)>,
 }

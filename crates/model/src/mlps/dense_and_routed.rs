@@ -50,7 +50,7 @@ impl Footprint for DenseAndRouted {
 
 /// Both, with their weights.
 pub(super) struct DenseAndRoutedBlock {
-    ops: &'static dyn Ops,
+    ops: Ops,
     dense: GatedBlock,
     routed: MoeBlock,
     norms: [NormBlock; 5],

@@ -43,7 +43,7 @@ impl Footprint for NormedMlp {
 
 /// The MLP with its weights.
 pub(super) struct NormedBlock {
-    ops: &'static dyn Ops,
+    ops: Ops,
     gate_up: Fused,
     norm: NormBlock,
     down: Linear,

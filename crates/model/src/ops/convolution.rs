@@ -2,8 +2,6 @@
 
 use mlx::Array;
 
-use super::{Ops, Weight};
-
 /// One convolution.
 pub(crate) struct ConvolutionCall<'a> {
     /// `[count, height, width, channels]`
@@ -34,8 +32,11 @@ impl ConvolutionCall<'_> {
         }
     }
 
-    /// As a product of the places that each output reads, laid end to end. Of one group.
-    pub(super) fn by_products(&self, ops: &dyn Ops) -> mlx::Result<Array> {
+    /// As a product of the places that each output reads, laid end to end. Of one group. `product`: `x · Wᵀ`.
+    pub(super) fn by_products(
+        &self,
+        product: impl Fn(&Array, &Array) -> mlx::Result<Array>,
+    ) -> mlx::Result<Array> {
         let (x, [out, rows, columns, channels]) = (self.padded()?, self.weight.dims()?);
         let [count, height, width, _] = x.dims()?;
         let [down, across] =
@@ -48,7 +49,7 @@ impl ConvolutionCall<'_> {
         let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
         let places = places.map(|(row, column)| place(row, column)).collect::<mlx::Result<Vec<_>>>()?;
         let places = mlx::concatenate(&places.iter().collect::<Vec<_>>(), -1)?;
-        ops.linear(&places, &Weight::Dense(self.weight.reshape(&[out, rows * columns * channels])?))
+        product(&places, &self.weight.reshape(&[out, rows * columns * channels])?)
     }
 
     fn padded(&self) -> mlx::Result<Array> {

@@ -1,4 +1,4 @@
-//! Our CPU kernels, and MLX's operations for what has none. Activations are float32.
+//! Our CPU kernels. Activations are float32.
 
 mod heads;
 mod latent;
@@ -6,13 +6,14 @@ mod recurrent;
 mod route;
 mod self_attention;
 
-use mlx::{Array, Dtype, QuantMode, cpu};
+use mlx::{Array, Dtype, QuantMode, Quantized, cpu};
 use omnibus_kv::KvFormat;
 
-use super::mlx_ops::{self, MlxOps};
+use super::mlx_ops::{self, HeadProducts};
+use super::operations::KernelSet;
 use super::{
-    AttentionCall, AttentionNeeds, ByLength, ChosenExperts, ConvolutionCall, ExpertVectors, HeadNorm,
-    LatentCall, LayerContext, LowRankLayout, LowRankStack, Ops, Rotation, Term, Weight,
+    AttentionCall, AttentionNeeds, ByLength, ChosenExperts, ConvolutionCall, ExpertVectors, GroupNormWeights,
+    HeadNorm, Joined, LatentCall, LayerContext, LowRankLayout, LowRankStack, Rotation, Term, Weight,
 };
 use crate::forward::{AttentionPath, AttentionReads, SegmentTables, StatePath};
 use crate::kv_cache::{Pool, poisoned};
@@ -23,12 +24,15 @@ use crate::{
 };
 
 /// CPU kernels.
-pub(super) struct CpuOps {
+pub(super) struct CpuKernels {
     /// What products with quantized weights do with the rows.
     pub(super) activations: cpu::Activations,
 }
 
-impl Ops for CpuOps {
+/// What a kernel made, if there is one.
+type Made<T = Array> = mlx::Result<Option<T>>;
+
+impl KernelSet for CpuKernels {
     fn activations(&self) -> Option<Dtype> {
         Some(Dtype::F32)
     }
@@ -51,30 +55,6 @@ impl Ops for CpuOps {
         if caches.all(|cache| cache.has_kernel()) { StatePath::Runs } else { StatePath::Gather }
     }
 
-    fn embedding(&self, tokens: &Array, table: &Weight, dtype: Dtype) -> mlx::Result<Array> {
-        match table {
-            Weight::Packed(packed) if packed.mode == QuantMode::Affine => cpu::embedding(tokens, packed),
-            Weight::Packed(_) | Weight::Dense(_) => MlxOps.embedding(tokens, table, dtype),
-        }
-    }
-
-    fn linear(&self, x: &Array, weight: &Weight) -> mlx::Result<Array> {
-        match weight {
-            Weight::Dense(weight) => cpu::matmul_t(x, weight),
-            Weight::Packed(packed) => cpu::qmm(x, packed, self.activations),
-        }
-    }
-
-    fn expert_linear(&self, x: &Array, experts: &ChosenExperts, weight: &Weight) -> mlx::Result<Array> {
-        match weight {
-            Weight::Dense(weight) => cpu::gather_mm(x, &experts.indices, weight),
-            Weight::Packed(packed) if packed.mode == QuantMode::Affine => {
-                cpu::gather_qmm(x, &experts.indices, packed, self.activations)
-            }
-            Weight::Packed(_) => MlxOps.expert_linear(x, experts, weight),
-        }
-    }
-
     fn skips_unknown_experts(&self) -> bool {
         true
     }
@@ -95,90 +75,99 @@ impl Ops for CpuOps {
         stack.add_to(product, x, &chosen.indices)
     }
 
+    fn head_products(&self) -> HeadProducts {
+        heads::PRODUCTS
+    }
+
+    fn attend_each_other(&self, qkv: [&Array; 3], scale: f32) -> Made {
+        self_attention::each_other(qkv, scale)
+    }
+
+    fn embedding(&self, tokens: &Array, table: &Weight, _dtype: Dtype) -> Made {
+        affine(table).map(|packed| cpu::embedding(tokens, packed)).transpose()
+    }
+
+    fn linear(&self, x: &Array, weight: &Weight) -> Made {
+        match weight {
+            Weight::Dense(weight) => cpu::matmul_t(x, weight).map(Some),
+            Weight::Packed(packed) => cpu::qmm(x, packed, self.activations).map(Some),
+        }
+    }
+
+    fn expert_linear(&self, x: &Array, experts: &ChosenExperts, weight: &Weight) -> Made {
+        match weight {
+            Weight::Dense(weight) => cpu::gather_mm(x, &experts.indices, weight).map(Some),
+            Weight::Packed(_) => {
+                let product = |packed| cpu::gather_qmm(x, &experts.indices, packed, self.activations);
+                affine(weight).map(product).transpose()
+            }
+        }
+    }
+
     fn route(
         &self,
         logits: &Array,
         router: &Router,
         vectors: ExpertVectors<'_>,
         top_k: usize,
-    ) -> mlx::Result<(ChosenExperts, Array)> {
-        match route::route(logits, router, vectors.correction, top_k)? {
-            Some((experts, weights)) => {
-                let weights = vectors.scaled(&experts, weights)?;
-                Ok((experts, weights))
-            }
-            None => MlxOps.route(logits, router, vectors, top_k),
-        }
+    ) -> Made<(ChosenExperts, Array)> {
+        let Some((experts, weights)) = route::route(logits, router, vectors.correction, top_k)? else {
+            return Ok(None);
+        };
+        let weights = vectors.scaled(&experts, weights)?;
+        Ok(Some((experts, weights)))
     }
 
-    fn add_term(&self, sum: &Array, term: &Array, gate: Option<&Array>) -> mlx::Result<Array> {
-        MlxOps.add_term(sum, term, gate)
+    fn weighted_sum(&self, parts: &Array, weights: &Array) -> Made {
+        cpu::weighted_sum(parts, weights).map(Some)
     }
 
-    fn weighted_sum(&self, parts: &Array, weights: &Array) -> mlx::Result<Array> {
-        cpu::weighted_sum(parts, weights)
+    fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> Made {
+        cpu::rms_norm(x, weight, eps).map(Some)
     }
 
-    fn rms_norm(&self, x: &Array, weight: &Array, eps: f32) -> mlx::Result<Array> {
-        cpu::rms_norm(x, weight, eps)
+    fn grouped_rms_norm(&self, x: &Array, weights: &GroupNormWeights, eps: f32) -> Made {
+        mlx_ops::norm_groups(x, weights, |x, weight| cpu::rms_norm(x, weight, eps)).map(Some)
     }
 
-    fn add_rms_norm(
-        &self,
-        sum: &Array,
-        term: &Term,
-        weight: &Array,
-        eps: f32,
-    ) -> mlx::Result<(Array, Array)> {
-        cpu::add_rms_norm(sum, &self.joined(term)?, weight, eps)
+    fn norm_columns(&self, x: &Array, weights: [&Array; 2], eps: f32) -> Made {
+        mlx_ops::norm_columns(x, weights, |x, weight| cpu::rms_norm(x, weight, eps)).map(Some)
     }
 
-    fn layer_norm(&self, x: &Array, weight: &Array, bias: Option<&Array>, eps: f32) -> mlx::Result<Array> {
-        match bias {
-            Some(bias) => cpu::layer_norm(x, weight, bias, eps),
-            None => MlxOps.layer_norm(x, weight, bias, eps),
-        }
+    fn add_rms_norm(&self, sum: &Array, term: &Term, weight: &Array, eps: f32) -> Made<(Array, Array)> {
+        let term = match &term.joined {
+            Joined::Normed { weight, eps } => cpu::rms_norm(&term.rows, weight, *eps)?,
+            Joined::Plain | Joined::Scaled(_) => mlx_ops::joined(term)?,
+        };
+        cpu::add_rms_norm(sum, &term, weight, eps).map(Some)
     }
 
-    fn act(&self, x: &Array, act: Activation) -> mlx::Result<Array> {
+    fn layer_norm(&self, x: &Array, weight: &Array, bias: Option<&Array>, eps: f32) -> Made {
+        bias.map(|bias| cpu::layer_norm(x, weight, bias, eps)).transpose()
+    }
+
+    fn act(&self, x: &Array, act: Activation) -> Made {
         match (act, act_of(act)) {
-            (Activation::Relu2, _) => cpu::gated2(x, x, cpu::Act::Relu),
-            (_, Some(act)) => cpu::gated2(x, &Array::ones(x.shape(), x.dtype()?)?, act),
-            (_, None) => MlxOps.act(x, act),
+            (Activation::Relu2, _) => cpu::gated2(x, x, cpu::Act::Relu).map(Some),
+            (_, Some(act)) => cpu::gated2(x, &Array::ones(x.shape(), x.dtype()?)?, act).map(Some),
+            (_, None) => Ok(None),
         }
     }
 
-    fn gated_act(&self, gate_up: &Array, act: Activation) -> mlx::Result<Array> {
-        match act_of(act) {
-            Some(act) => cpu::gated(gate_up, act),
-            None => MlxOps.gated_act(gate_up, act),
-        }
+    fn gated_act(&self, gate_up: &Array, act: Activation) -> Made {
+        act_of(act).map(|act| cpu::gated(gate_up, act)).transpose()
     }
 
-    fn gated_act_pair(&self, gate: &Array, up: &Array, act: Activation) -> mlx::Result<Array> {
-        match act_of(act) {
-            Some(act) => cpu::gated2(gate, up, act),
-            None => MlxOps.gated_act_pair(gate, up, act),
-        }
+    fn gated_act_pair(&self, gate: &Array, up: &Array, act: Activation) -> Made {
+        act_of(act).map(|act| cpu::gated2(gate, up, act)).transpose()
     }
 
-    fn sigmoid_gate(&self, gate: &Array, x: &Array) -> mlx::Result<Array> {
-        cpu::gated2(gate, x, cpu::Act::Sigmoid)
-    }
-
-    fn attend(&self, call: AttentionCall) -> mlx::Result<Array> {
-        match call.layer.reads()? {
-            AttentionPath::Segments => paged(call),
-            AttentionPath::Items | AttentionPath::Gather => mlx_ops::gather(call),
-        }
-    }
-
-    fn attend_each_other(&self, qkv: [&Array; 3], scale: f32) -> mlx::Result<Option<Array>> {
-        self_attention::each_other(qkv, scale)
+    fn sigmoid_gate(&self, gate: &Array, x: &Array) -> Made {
+        cpu::gated2(gate, x, cpu::Act::Sigmoid).map(Some)
     }
 
     /// Each head of each entry is an expert of the products: MLX's own call a reference BLAS.
-    fn attend_all(&self, [q, k, v]: [&Array; 3], scale: f32) -> mlx::Result<Array> {
+    fn attend_all(&self, [q, k, v]: [&Array; 3], scale: f32) -> Made {
         let ([count, heads, queries, width], [_, _, keys, _]) = (q.dims()?, k.dims()?);
         let entries = count * heads;
         let of_row: Vec<i32> = (0..entries).flat_map(|entry| (0..queries).map(move |_| entry)).collect();
@@ -187,26 +176,34 @@ impl Ops for CpuOps {
         let scores = cpu::gather_mm(&rows, &of_row, &k.reshape(&[entries, keys, width])?.contiguous()?)?;
         let weights = scores.reshape(&[entries * queries, keys])?.softmax(-1)?;
         let values = v.reshape(&[entries, keys, width])?.swapaxes(-1, -2)?.contiguous()?;
-        cpu::gather_mm(&weights, &of_row, &values)?.reshape(&[count, heads, queries, width])
+        let attended = cpu::gather_mm(&weights, &of_row, &values)?;
+        attended.reshape(&[count, heads, queries, width]).map(Some)
     }
 
     /// The second product reads its columns.
-    fn lay_out_values(&self, values: &Array) -> mlx::Result<Array> {
-        values.swapaxes(-1, -2)?.contiguous()?.swapaxes(-1, -2)
+    fn lay_out_values(&self, values: &Array) -> Made {
+        values.swapaxes(-1, -2)?.contiguous()?.swapaxes(-1, -2).map(Some)
     }
 
-    fn convolve_map(&self, call: ConvolutionCall) -> mlx::Result<Array> {
+    fn convolve_map(&self, call: &ConvolutionCall) -> Made {
         match call.groups {
             // MLX's product of large convolutions is slow on CPUs.
-            1 => call.by_products(self),
-            _ => call.whole(),
+            1 => call.by_products(cpu::matmul_t).map(Some),
+            _ => Ok(None),
         }
     }
 
-    fn attend_latent(&self, call: LatentCall) -> mlx::Result<Array> {
+    fn attend(&self, call: &mut AttentionCall) -> Made {
         match call.layer.reads()? {
-            AttentionPath::Segments => latent::paged(call),
-            AttentionPath::Items | AttentionPath::Gather => mlx_ops::latent(call, heads::PRODUCTS),
+            AttentionPath::Segments => paged(call).map(Some),
+            AttentionPath::Items | AttentionPath::Gather => Ok(None),
+        }
+    }
+
+    fn attend_latent(&self, call: &mut LatentCall) -> Made {
+        match call.layer.reads()? {
+            AttentionPath::Segments => latent::paged(call).map(Some),
+            AttentionPath::Items | AttentionPath::Gather => Ok(None),
         }
     }
 
@@ -215,9 +212,9 @@ impl Ops for CpuOps {
         spec: &Mamba2,
         weights: &Mamba2Weights,
         projected: &Array,
-        layer: LayerContext,
-    ) -> mlx::Result<Array> {
-        recurrent::mamba2(spec, weights, projected, layer)
+        layer: &mut LayerContext,
+    ) -> Made {
+        recurrent::mamba2(spec, weights, projected, layer).map(Some)
     }
 
     fn gated_delta(
@@ -225,23 +222,31 @@ impl Ops for CpuOps {
         spec: &GatedDelta,
         weights: &GatedDeltaWeights,
         projected: &Array,
-        layer: LayerContext,
-    ) -> mlx::Result<Array> {
-        recurrent::gated_delta(spec, weights, projected, layer)
+        layer: &mut LayerContext,
+    ) -> Made {
+        recurrent::gated_delta(spec, weights, projected, layer).map(Some)
     }
 
-    fn token_shift(&self, x: &Array, shares: &Array, layer: LayerContext) -> mlx::Result<Vec<Array>> {
-        recurrent::token_shift(x, shares, layer)
+    fn token_shift(&self, x: &Array, shares: &Array, layer: &mut LayerContext) -> Made<Vec<Array>> {
+        recurrent::token_shift(x, shares, layer).map(Some)
     }
 
     fn wkv(
         &self,
         _spec: WkvState,
-        rows: WkvRows,
+        rows: &WkvRows<'_>,
         weights: &WkvWeights,
-        layer: LayerContext,
-    ) -> mlx::Result<Array> {
-        recurrent::wkv(&rows, weights, layer)
+        layer: &mut LayerContext,
+    ) -> Made {
+        recurrent::wkv(rows, weights, layer).map(Some)
+    }
+}
+
+/// Packed weights that kernels beside the plain product read.
+fn affine(weight: &Weight) -> Option<&Quantized> {
+    match weight {
+        Weight::Packed(packed) if packed.mode == QuantMode::Affine => Some(packed),
+        Weight::Packed(_) | Weight::Dense(_) => None,
     }
 }
 
@@ -264,13 +269,13 @@ fn act_of(act: Activation) -> Option<cpu::Act> {
 }
 
 /// One kernel over each pool of the layer.
-fn paged(mut call: AttentionCall) -> mlx::Result<Array> {
+fn paged(call: &mut AttentionCall) -> mlx::Result<Array> {
     let (ctx, index) = (call.layer.ctx, call.layer.index);
     let mut attended: Option<Array> = None;
     for (at, format, metadata) in ctx.attention_pools(call.layer.cache, index)? {
         // A row that reads nothing of a pool has zeros there.
         let AttentionReads::Segments(metadata) = &metadata.reads else { return Err(poisoned()) };
-        let part = paged_in(&mut call, at, format, metadata)?;
+        let part = paged_in(call, at, format, metadata)?;
         attended = Some(attended.map_or(part.clone(), |others| others + part));
     }
     attended.ok_or_else(poisoned)

@@ -17,7 +17,7 @@ use crate::{Blueprint, Head, Kernels, LoadError, Norm, Pattern, Quantization, We
 pub(crate) struct Store {
     weights: Weights,
     quantization: Quantization,
-    ops: &'static dyn Ops,
+    ops: Ops,
     activations: Dtype,
     hidden: usize,
     /// Blocks of rotations, by module.
@@ -82,7 +82,7 @@ impl Store {
         let bias = bias.map(|bias| self.cast(bias)).transpose()?;
         let weight = self.take(&format!("{path}.weight"))?;
         let weight = self.weight(path, weight)?;
-        let weight = AdaptedWeight::new(self.ops, weight, &self.adapters, path)?;
+        let weight = AdaptedWeight::new(self.ops(), weight, &self.adapters, path)?;
         Ok(Linear::new(weight, bias).rotated(self.rotation(path)?)?.limited(self.limits(path)?))
     }
 
@@ -116,7 +116,7 @@ impl Store {
         let bias = bias.map(|bias| self.cast(bias)).transpose()?;
         let weight = self.take(&format!("{path}.weight"))?;
         let weight = self.weight(path, weight)?;
-        Ok(ExpertLinear::new(AdaptedWeight::new(self.ops, weight, &self.adapters, path)?, bias))
+        Ok(ExpertLinear::new(AdaptedWeight::new(self.ops(), weight, &self.adapters, path)?, bias))
     }
 
     /// A linear layer for each head at `path`: dense or packed.
@@ -170,16 +170,19 @@ impl Store {
             }
         };
         Ok(match norm {
-            Norm::Rms { eps } | Norm::RmsUnweighted { eps } => NormBlock::rms(self.ops, weight, eps),
+            Norm::Rms { eps } | Norm::RmsUnweighted { eps } => NormBlock::rms(self.ops(), weight, eps),
             Norm::Layer { eps, bias: false } | Norm::LayerUnweighted { eps } => {
-                NormBlock::layer(self.ops, weight, None, eps)
+                NormBlock::layer(self.ops(), weight, None, eps)
             }
-            Norm::Gain => NormBlock::gain(self.ops, weight),
-            Norm::ScaledRms { eps } => {
-                NormBlock::scaled_rms(self.ops, weight, Array::ones(&[width as i32], self.activations)?, eps)
-            }
+            Norm::Gain => NormBlock::gain(self.ops(), weight),
+            Norm::ScaledRms { eps } => NormBlock::scaled_rms(
+                self.ops(),
+                weight,
+                Array::ones(&[width as i32], self.activations)?,
+                eps,
+            ),
             Norm::Layer { eps, bias: true } => {
-                NormBlock::layer(self.ops, weight, Some(self.vector(&format!("{path}.bias"))?), eps)
+                NormBlock::layer(self.ops(), weight, Some(self.vector(&format!("{path}.bias"))?), eps)
             }
         })
     }
@@ -190,8 +193,8 @@ impl Store {
     }
 
     /// The operations that blocks compute with.
-    pub(crate) fn ops(&self) -> &'static dyn Ops {
-        self.ops
+    pub(crate) fn ops(&self) -> Ops {
+        self.ops.clone()
     }
 
     /// Packed when the checkpoint has scales for `path`, else dense.

@@ -16,7 +16,7 @@ pub(crate) struct AdaptedLayer {
     /// Matrices of the weight, and of each adapter: one, or one for each expert.
     pub(super) matrices: i32,
     /// Which compute with the stack, and say how it is stored.
-    ops: &'static dyn Ops,
+    ops: Ops,
     /// The modules whose outputs it computes, in order. Without any it is never adapted.
     pub(super) parts: Vec<Part>,
     /// The matrices of all loaded adapters one after the other. Where a backend computes rows without an adapter, too, one
@@ -45,7 +45,7 @@ struct Entry {
 }
 
 impl AdaptedLayer {
-    pub(super) fn new(ops: &'static dyn Ops, weight: Weight, parts: Vec<Part>) -> mlx::Result<Self> {
+    pub(super) fn new(ops: Ops, weight: Weight, parts: Vec<Part>) -> mlx::Result<Self> {
         let matrices = weight.matrices()?;
         Ok(Self { weight, matrices, ops, parts, stack: RefCell::default() })
     }

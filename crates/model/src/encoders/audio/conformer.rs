@@ -21,7 +21,7 @@ pub(super) struct ConformerBlock {
 
 /// Half a feed-forward part.
 struct FeedForward {
-    ops: &'static dyn Ops,
+    ops: Ops,
     act: Activation,
     norms: [NormBlock; 2],
     up: Linear,
@@ -31,7 +31,7 @@ struct FeedForward {
 
 /// A gated, depthwise convolution over a row and those before it.
 struct Convolution {
-    ops: &'static dyn Ops,
+    ops: Ops,
     act: Activation,
     norms: [NormBlock; 2],
     inner: Linear,

@@ -10,7 +10,8 @@ use crate::encoders::connector::Connector;
 use crate::encoders::layer::{Group, LayerBlock};
 use crate::encoders::manifest::{CONNECTOR, POSITIONS};
 use crate::encoders::{Features, Grid, PatchOrder};
-use crate::{Error, Kernels, LoadError, Quantization, Source, Weights};
+use crate::ops::Ops;
+use crate::{Error, KernelChoice, Kernels, LoadError, Quantization, Source, Weights};
 
 /// One window of sound.
 pub struct AudioInput {
@@ -23,6 +24,7 @@ pub struct AudioInput {
 /// An audio encoder with its weights. Stays on the thread that built it.
 pub struct AudioEncoder {
     blueprint: AudioBlueprint,
+    ops: Ops,
     dtype: Dtype,
     stem: StemBlock,
     /// `[count, hidden]`
@@ -68,12 +70,18 @@ impl AudioEncoder {
         }
         let connector = format!("encoder.{CONNECTOR}");
         let connector = Connector::load(&blueprint.connector, PatchOrder::Rows, &mut store, &connector)?;
-        let encoder = Self { dtype: store.activations(), stem, positions, layers, connector, blueprint };
+        let (ops, dtype) = (store.ops(), store.activations());
+        let encoder = Self { ops, dtype, stem, positions, layers, connector, blueprint };
         assert!(store.is_empty(), "the check left only what the blocks take");
         mlx::eval(
             encoder.stem.arrays().into_iter().chain(&encoder.positions).chain(encoder.connector.arrays()),
         )?;
         Ok(encoder)
+    }
+
+    /// Uses the GPU kernels that were chosen for the model.
+    pub fn use_kernels(&self, choice: KernelChoice) {
+        self.ops.set_choice(choice);
     }
 
     /// What the encoder is.

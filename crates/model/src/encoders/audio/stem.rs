@@ -13,12 +13,12 @@ use crate::{Activation, LoadError};
 /// A stem with its weights.
 pub(super) enum StemBlock {
     Frames {
-        ops: &'static dyn Ops,
+        ops: Ops,
         act: Activation,
         convolutions: [(Array, Array); 2],
     },
     Planes {
-        ops: &'static dyn Ops,
+        ops: Ops,
         padding: FramePadding,
         convolutions: Box<[(Array, PlaneNormBlock); 2]>,
         linear: Linear,
@@ -61,7 +61,7 @@ impl StemBlock {
                 for ((weight, bias), stride) in convolutions.iter().zip([1, 2]) {
                     let (weight, padding) = (&weight.expand_dims(&[2])?, [(PADDING, PADDING), (0, 0)]);
                     let call = ConvolutionCall { x: &x, weight, stride, groups: 1, padding };
-                    x = ops.act(&(ops.convolve_map(call)? + bias), *act)?;
+                    x = ops.act(&(ops.convolve_map(&call)? + bias), *act)?;
                 }
                 x.squeeze(&[0, 2])
             }
@@ -74,7 +74,7 @@ impl StemBlock {
                 for (weight, norm) in convolutions.iter() {
                     let padding = [frames, (PADDING, PADDING)];
                     let call = ConvolutionCall { x: &x, weight, stride: 2, groups: 1, padding };
-                    x = norm.forward(&ops.convolve_map(call)?)?.relu()?;
+                    x = norm.forward(&ops.convolve_map(&call)?)?.relu()?;
                 }
                 let [_, rows, bands, channels] = x.dims()?;
                 linear.forward(&x.reshape(&[rows, bands * channels])?)

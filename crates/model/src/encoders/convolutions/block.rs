@@ -136,7 +136,7 @@ pub(super) fn linear(
 
 /// Attention of all places to all keys, which all heads share. Source: arXiv 1911.02150.
 struct SharedAttention {
-    ops: &'static dyn Ops,
+    ops: Ops,
     heads: i32,
     norm: NormBlock,
     query: Linear,
@@ -192,7 +192,7 @@ impl SharedAttention {
         let query = query.reshape(&[count, 1, height * width * self.heads, head_dim])?;
         let [key, value] = [self.key.forward(&x)?, self.value.forward(&x)?];
         let scale = (head_dim as f32).powf(-0.5);
-        let seen = attention(self.ops, [&query, &key, &value], scale, QUERIES_MAX)?;
+        let seen = attention(&self.ops, [&query, &key, &value], scale, QUERIES_MAX)?;
         self.out.forward(&seen.reshape(&[count, height, width, inner])?)
     }
 

@@ -10,7 +10,7 @@ use crate::{Activation, LoadError, Norm};
 /// A convolution whose output is a `stride`-th of the map, rounded up: what it reads beyond the map is 0, as much on the
 /// left and above as on the right and below, or one less.
 pub(super) struct Convolution {
-    ops: &'static dyn Ops,
+    ops: Ops,
     /// `[out, kernel, kernel, in / groups]`
     weight: Array,
     bias: Option<Array>,
@@ -41,8 +41,8 @@ impl Convolution {
         let ([_, height, width, _], kernel) = (x.dims()?, self.weight.dim(1)?);
         let padding = [height, width].map(|side| padding(side, kernel, self.stride));
         let Self { ops, weight, stride, groups, .. } = self;
-        let made =
-            ops.convolve_map(ConvolutionCall { x, weight, stride: *stride, groups: *groups, padding })?;
+        let call = ConvolutionCall { x, weight, stride: *stride, groups: *groups, padding };
+        let made = ops.convolve_map(&call)?;
         Ok(match &self.bias {
             Some(bias) => made + bias,
             None => made,
@@ -63,7 +63,7 @@ fn padding(side: i32, kernel: i32, stride: i32) -> (i32, i32) {
 
 /// A convolution or a linear layer, then a norm and perhaps a non-linearity.
 pub(super) struct Normed {
-    ops: &'static dyn Ops,
+    ops: Ops,
     product: Product,
     norm: NormBlock,
     act: Option<Activation>,

@@ -18,7 +18,7 @@ use crate::{LoadError, Position};
 /// One attention layer.
 pub(crate) struct AttentionBlock {
     spec: Attention,
-    ops: &'static dyn Ops,
+    ops: Ops,
     qkv: Fused,
     out: Linear,
     qk_norm: Option<QkNormBlock>,
@@ -144,7 +144,7 @@ impl AttentionBlock {
     fn preparation<'a>(&'a self, spec: &'a Attention, rotation: Option<&'a Rotation>) -> Preparation<'a> {
         let norm = self.qk_norm.as_ref();
         let (rounding, gain) = (self.rounding.as_ref(), self.query_gain.as_ref());
-        Preparation { spec, ops: self.ops, norm, rotation, rounding, gain }
+        Preparation { spec, ops: &self.ops, norm, rotation, rounding, gain }
     }
 
     /// The layer's output, of `x` and what the heads saw.
@@ -154,7 +154,7 @@ impl AttentionBlock {
             Some(OutNorm::AllHeads(_)) | None => attended,
         };
         let attended = match &self.gate {
-            Some(gate) => gate.forward(self.ops, x, &attended)?,
+            Some(gate) => gate.forward(&self.ops, x, &attended)?,
             None => attended,
         };
         match &self.out_norm {

@@ -42,12 +42,7 @@ impl GateBlock {
     }
 
     /// The heads' output `[T, heads · v_head_dim]` times the gate of `x`.
-    pub(in crate::mixers) fn forward(
-        &self,
-        ops: &dyn Ops,
-        x: &Array,
-        attended: &Array,
-    ) -> mlx::Result<Array> {
+    pub(in crate::mixers) fn forward(&self, ops: &Ops, x: &Array, attended: &Array) -> mlx::Result<Array> {
         let gate = self.projection.forward(x)?;
         let OutputGate::PerHead(act) = self.kind else { return ops.sigmoid_gate(&gate, attended) };
         ops.head_gate(&gate, attended, act)

@@ -69,7 +69,7 @@ impl Temperature {
 /// What happens to queries, keys and values between their projection and attention.
 pub(super) struct Preparation<'a> {
     pub(super) spec: &'a Attention,
-    pub(super) ops: &'static dyn Ops,
+    pub(super) ops: &'a Ops,
     pub(super) norm: Option<&'a QkNormBlock>,
     pub(super) rotation: Option<&'a Rotation>,
     pub(super) rounding: Option<&'a Rounding>,

@@ -11,7 +11,7 @@ use crate::{LoadError, Norm};
 /// One layer.
 pub(crate) struct ConvGateBlock {
     spec: ConvGate,
-    ops: &'static dyn Ops,
+    ops: Ops,
     /// Queries, keys and values.
     projections: [Linear; 3],
     /// Of queries and of keys.

@@ -14,7 +14,7 @@ const ROWS_MAX: i32 = 256;
 /// One layer's attention to rows outside the sequence.
 pub(crate) struct CrossAttentionBlock {
     spec: CrossAttention,
-    ops: &'static dyn Ops,
+    ops: Ops,
     q: Linear,
     k: Linear,
     v: Linear,
@@ -75,7 +75,7 @@ impl MixerBlock for CrossAttentionBlock {
                 queries.slice(&[start, 0, 0], &[end, self.spec.heads as i32, self.spec.head_dim as i32])?;
             let [keys, values] = states.of_layer(self.spec.number)?;
             if let Some(collected) = collected {
-                let of_head = |head| weights::of_head(self.ops, [&part, keys], head, collected.keys);
+                let of_head = |head| weights::of_head(&self.ops, [&part, keys], head, collected.keys);
                 collected.collect(self.spec.number, of_head)?;
             }
             parts.push(self.seen(&part, [keys, values])?.astype(queries.dtype()?)?);

@@ -7,7 +7,7 @@ use crate::ops::{Ops, Weight};
 /// What `head` attends to among the first `count` keys, `[rows, count]` f32. Queries `[rows, heads, head_dim]`, keys
 /// `[1, kv_heads, n, head_dim]`.
 pub(super) fn of_head(
-    ops: &dyn Ops,
+    ops: &Ops,
     [queries, keys]: [&Array; 2],
     head: usize,
     count: usize,

@@ -11,7 +11,7 @@ use crate::weights::Store;
 /// One layer of delta attention.
 pub(crate) struct DeltaAttentionBlock {
     spec: DeltaAttention,
-    ops: &'static dyn Ops,
+    ops: Ops,
     qkv: Fused,
     decay: Projection,
     write: Linear,

@@ -11,7 +11,7 @@ use crate::weights::Store;
 /// One layer of the gated delta rule.
 pub(crate) struct GatedDeltaBlock {
     spec: GatedDelta,
-    ops: &'static dyn Ops,
+    ops: Ops,
     /// Queries, keys, values, gates, betas, steps.
     input: Fused,
     weights: GatedDeltaWeights,

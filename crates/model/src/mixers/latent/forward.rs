@@ -14,7 +14,7 @@ use crate::{LoadError, Norm, Position};
 /// One layer of latent attention.
 pub(crate) struct LatentBlock {
     spec: LatentAttention,
-    ops: &'static dyn Ops,
+    ops: Ops,
     queries: QueryBlock,
     latent: Linear,
     /// `[latent_dim]`
@@ -131,7 +131,7 @@ impl MixerBlock for LatentBlock {
             choice.share(ctx, number);
         }
         match &self.gate {
-            Some(gate) => self.out.forward(&gate.forward(self.ops, x, &attended)?),
+            Some(gate) => self.out.forward(&gate.forward(&self.ops, x, &attended)?),
             None => self.out.forward(&attended),
         }
     }

@@ -11,7 +11,7 @@ use crate::weights::Store;
 /// One Mamba layer.
 pub(crate) struct Mamba1Block {
     spec: Mamba1,
-    ops: &'static dyn Ops,
+    ops: Ops,
     /// Channels, then gates.
     input: Linear,
     conv: CausalConv,

@@ -11,7 +11,7 @@ use crate::weights::Store;
 /// One Mamba-2 layer.
 pub(crate) struct Mamba2Block {
     spec: Mamba2,
-    ops: &'static dyn Ops,
+    ops: Ops,
     /// The gate, the convolution's channels, then a step for each head.
     input: Linear,
     weights: Mamba2Weights,

@@ -49,7 +49,7 @@ impl MixerSpec for ChannelMix {
 
 /// Channel mixing with its weights.
 pub(in crate::mixers) struct ChannelMixBlock {
-    ops: &'static dyn Ops,
+    ops: Ops,
     /// `[1, hidden]`
     shift: Array,
     key: Linear,

@@ -12,7 +12,7 @@ use crate::weights::Store;
 /// Time mixing with its weights.
 pub(in crate::mixers) struct TimeMixBlock {
     spec: TimeMix,
-    ops: &'static dyn Ops,
+    ops: Ops,
     /// `[6, hidden]`
     shares: Array,
     receptance: Linear,
@@ -88,7 +88,7 @@ impl MixerBlock for TimeMixBlock {
             gate: &self.gate.forward(g, Array::sigmoid)?,
             first_values: share.as_ref().map(|share| [share, first]),
         };
-        self.out.forward(&self.ops.wkv(self.spec.state, rows, &self.recurrence, layer.part(1))?)
+        self.out.forward(&self.ops.wkv(self.spec.state, &rows, &self.recurrence, layer.part(1))?)
     }
 
     fn arrays(&self) -> Vec<&Array> {

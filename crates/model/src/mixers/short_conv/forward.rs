@@ -10,7 +10,7 @@ use crate::weights::Store;
 
 /// One layer of a gated short convolution.
 pub(crate) struct ShortConvBlock {
-    ops: &'static dyn Ops,
+    ops: Ops,
     /// `b`, `c` and `x`.
     input: Linear,
     conv: CausalConv,

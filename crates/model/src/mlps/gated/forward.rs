@@ -11,7 +11,7 @@ use crate::weights::Store;
 
 /// A gated MLP with its two input projections merged.
 pub(crate) struct GatedBlock {
-    ops: &'static dyn Ops,
+    ops: Ops,
     gate_up: Fused,
     down: Linear,
     act: Activation,

@@ -12,7 +12,7 @@ use crate::{Activation, LoadError, Weighs};
 
 /// Routed experts.
 pub(crate) struct MoeBlock {
-    ops: &'static dyn Ops,
+    ops: Ops,
     router: RouterBlock,
     input: ExpertInput,
     down_proj: ExpertLinear,
@@ -52,13 +52,7 @@ impl ExpertInput {
         }
     }
 
-    fn forward(
-        &self,
-        ops: &dyn Ops,
-        x: &Array,
-        experts: &ChosenExperts,
-        act: Activation,
-    ) -> mlx::Result<Array> {
+    fn forward(&self, ops: &Ops, x: &Array, experts: &ChosenExperts, act: Activation) -> mlx::Result<Array> {
         match self {
             Self::Joined(joined) => ops.gated_act(&joined.forward(x, experts)?, act),
             Self::Apart([gate, up]) => {
@@ -126,14 +120,14 @@ impl MoeBlock {
         let read = narrow.as_ref().unwrap_or(x);
         let y = match self.weighs {
             Weighs::Outputs => {
-                let activated = self.input.forward(self.ops, read, &experts, self.act)?;
+                let activated = self.input.forward(&self.ops, read, &experts, self.act)?;
                 let computed = normed(norm_of_each, self.down_proj.forward(&activated, &experts)?)?;
                 self.ops.weighted_sum(&computed, &weights)?
             }
             Weighs::Inputs => {
                 let weights = weights.astype(read.dtype()?)?.expand_dims(&[-1])?;
                 let weighed = read.expand_dims(&[1])? * weights;
-                let activated = self.input.forward(self.ops, &weighed, &experts, self.act)?;
+                let activated = self.input.forward(&self.ops, &weighed, &experts, self.act)?;
                 self.down_proj.forward(&activated, &experts)?.sum(&[1])?
             }
         };

@@ -61,7 +61,7 @@ impl SharedExpert {
 
 /// The shared expert, and the projection to its gate.
 pub(super) struct SharedExpertBlock {
-    ops: &'static dyn Ops,
+    ops: Ops,
     expert: Box<dyn MlpBlock>,
     kind: SharedGate,
     gate: Option<Linear>,

@@ -13,7 +13,7 @@ pub(super) const XIELU: [&str; 4] = ["alpha_p", "alpha_n", "beta", "eps"];
 
 /// An MLP without a gate.
 pub(crate) struct PlainBlock {
-    ops: &'static dyn Ops,
+    ops: Ops,
     up: Linear,
     down: Linear,
     act: Activation,

@@ -10,7 +10,7 @@ use crate::weights::Store;
 
 /// A router with its projection to one logit an expert.
 pub(crate) struct RouterBlock {
-    ops: &'static dyn Ops,
+    ops: Ops,
     kind: Router,
     top_k: usize,
     gate: Linear,

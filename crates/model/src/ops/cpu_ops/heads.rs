@@ -1,7 +1,8 @@
 //! Products with the weights of each head. MLX's own with packed weights are scalar code.
 
-use mlx::{Array, Dtype, QuantMode, Quantized, cpu};
+use mlx::{Array, Dtype, QuantMode, cpu};
 
+use super::affine;
 use crate::ops::Weight;
 use crate::ops::mlx_ops::HeadProducts;
 
@@ -51,11 +52,4 @@ fn grouped(
     let all = Array::from_slice(&(0..heads).collect::<Vec<i32>>(), &[1, heads])?;
     let found = product(&by_row, &all.broadcast_to(&[n * rows, heads])?)?;
     found.reshape(&[n, rows, heads, -1])?.transpose(&[0, 2, 1, 3])
-}
-
-fn affine(weight: &Weight) -> Option<&Quantized> {
-    match weight {
-        Weight::Packed(packed) if packed.mode == QuantMode::Affine => Some(packed),
-        Weight::Packed(_) | Weight::Dense(_) => None,
-    }
 }

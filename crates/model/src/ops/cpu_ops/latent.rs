@@ -10,7 +10,7 @@ use crate::kv_format;
 use crate::ops::{LatentCall, LatentWeights};
 
 /// `[T, heads · v_head_dim]`, see [`Ops::attend_latent`](crate::ops::Ops::attend_latent).
-pub(super) fn paged(call: LatentCall) -> mlx::Result<Array> {
+pub(super) fn paged(call: &mut LatentCall) -> mlx::Result<Array> {
     let (spec, ctx) = (call.spec, call.layer.ctx);
     let LatentWeights { embed_q, unembed_out } = call.weights;
     let cache = &mut *call.layer.cache;

@@ -13,7 +13,7 @@ pub(super) fn mamba2(
     spec: &Mamba2,
     weights: &Mamba2Weights,
     projected: &Array,
-    layer: LayerContext,
+    layer: &mut LayerContext,
 ) -> mlx::Result<Array> {
     let metadata = layer.ctx.state_of(layer.cache, layer.index)?;
     let pool = layer.cache.pools.get_mut(layer.index).ok_or_else(poisoned)?;
@@ -43,7 +43,7 @@ pub(super) fn gated_delta(
     spec: &GatedDelta,
     weights: &GatedDeltaWeights,
     projected: &Array,
-    layer: LayerContext,
+    layer: &mut LayerContext,
 ) -> mlx::Result<Array> {
     let metadata = layer.ctx.state_of(layer.cache, layer.index)?;
     let pool = layer.cache.pools.get_mut(layer.index).ok_or_else(poisoned)?;
@@ -70,7 +70,7 @@ pub(super) fn gated_delta(
 }
 
 /// `x + (before − x) · share` for each share, `[T, width]` each.
-pub(super) fn token_shift(x: &Array, shares: &Array, layer: LayerContext) -> mlx::Result<Vec<Array>> {
+pub(super) fn token_shift(x: &Array, shares: &Array, layer: &mut LayerContext) -> mlx::Result<Vec<Array>> {
     let metadata = layer.ctx.state_of(layer.cache, layer.index)?;
     let pool = layer.cache.pools.get_mut(layer.index).ok_or_else(poisoned)?;
     let [last, other] = pool.take()?;
@@ -80,7 +80,7 @@ pub(super) fn token_shift(x: &Array, shares: &Array, layer: LayerContext) -> mlx
 }
 
 /// `gate · (norm(S r) + bonus)`, `[T, heads · head_dim]`.
-pub(super) fn wkv(rows: &WkvRows, weights: &WkvWeights, layer: LayerContext) -> mlx::Result<Array> {
+pub(super) fn wkv(rows: &WkvRows, weights: &WkvWeights, layer: &mut LayerContext) -> mlx::Result<Array> {
     let metadata = layer.ctx.state_of(layer.cache, layer.index)?;
     let pool = layer.cache.pools.get_mut(layer.index).ok_or_else(poisoned)?;
     let [other, memory] = pool.take()?;

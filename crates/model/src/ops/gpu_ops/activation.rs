@@ -4,7 +4,6 @@ use mlx::gpu::{Gate, GateLayout, Gated, HeadGateFunction, Operand, Xielu};
 use mlx::{Array, Dtype};
 
 use super::operand_of;
-use crate::gpu_switches::{GpuKernel, is_on};
 use crate::{Activation, HeadGate};
 
 /// In an approximation of gelu.
@@ -49,7 +48,7 @@ pub(super) fn gated(
     let (Some(last), size) = (gate.shape().last().copied(), gate.size() as i32) else { return Ok(None) };
     let width = if layout == GateLayout::Joined { last / 2 } else { last };
     let alike = up.dtype()? == dtype && up.shape() == gate.shape();
-    if !alike || size == 0 || !is_on(GpuKernel::Gated) {
+    if !alike || size == 0 {
         return Ok(None);
     }
     let joined = (layout != GateLayout::Apart).then(|| operand_of(gate));
@@ -76,7 +75,7 @@ pub(super) fn head_gate(gate: &Array, x: &Array, function: HeadGate) -> mlx::Res
     };
     let (dtype, head_dim) = (x.dtype()?, width / heads.max(1));
     let plan = mlx::gpu::HeadGate { dtype, rows, heads, head_dim, function }.plan();
-    let used = gate.dtype()? == dtype && rows > 0 && is_on(GpuKernel::Gated);
+    let used = gate.dtype()? == dtype && rows > 0;
     let Some(plan) = plan.filter(|_| used) else { return Ok(None) };
     plan.call(&[gate, x])?.pop().map(Some).ok_or_else(|| mlx::Error::new("a product"))
 }
@@ -91,7 +90,7 @@ pub(super) fn xielu(x: &Array, [alpha_p, alpha_n, beta, eps]: [&Array; 4]) -> ml
         are_floats &= number.size() == 1 && number.dtype()? == Dtype::F32;
     }
     let plan = Xielu { dtype, rows, width, operand }.plan();
-    let Some(plan) = plan.filter(|_| are_floats && rows > 0 && is_on(GpuKernel::Gated)) else {
+    let Some(plan) = plan.filter(|_| are_floats && rows > 0) else {
         return Ok(None);
     };
     let made = plan.call(&[&stored, alpha_p, alpha_n, beta, eps])?.pop();

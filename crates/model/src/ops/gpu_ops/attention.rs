@@ -9,7 +9,6 @@ use omnibus_kv::KvFormat;
 
 use super::operand_of;
 use crate::forward::{AttentionReads, Items};
-use crate::gpu_switches::{GpuKernel, is_on};
 use crate::kv_cache::poisoned;
 use crate::ops::{AttentionCall, GpuFusions};
 use crate::{Attention, AttentionSpan, NormAt, RotaryPairing, kv_format};
@@ -19,7 +18,7 @@ pub(crate) fn paged(
     spec: &Attention,
     dtype: Dtype,
     format: KvFormat,
-    block_size: i32,
+    (block_size, unit): (i32, MatrixUnit),
 ) -> Option<PagedAttention> {
     let (window, sink_tokens) = match spec.span {
         AttentionSpan::Full => (None, 0),
@@ -37,18 +36,8 @@ pub(crate) fn paged(
         scale: spec.scale,
         softcap: spec.softcap,
         sink_logits,
-        unit: unit(),
+        unit,
     })
-}
-
-/// What multiplies matrices of prompt chunks.
-fn unit() -> MatrixUnit {
-    if is_on(GpuKernel::WarpgroupAttention) { MatrixUnit::of_device() } else { MatrixUnit::SimdGroup }
-}
-
-/// Whether warpgroups compute attention of chunks, where there are kernels for that.
-pub(crate) fn has_warpgroups() -> bool {
-    unit() == MatrixUnit::Warpgroup
 }
 
 fn pool(format: KvFormat) -> PoolFormat {
@@ -65,13 +54,14 @@ fn shape(spec: &Attention) -> HeadShape {
 }
 
 /// `[T, heads · head_dim]`, see [`Ops::attend`](crate::ops::Ops::attend).
-pub(super) fn attend(mut call: AttentionCall) -> mlx::Result<Array> {
+/// `unit`: multiplies matrices of prompt chunks.
+pub(super) fn attend(call: &mut AttentionCall, unit: MatrixUnit) -> mlx::Result<Array> {
     let (ctx, index) = (call.layer.ctx, call.layer.index);
     let mut attended: Option<Array> = None;
     for (at, format, metadata) in ctx.attention_pools(call.layer.cache, index)? {
         let AttentionReads::Items(items) = &metadata.reads else { return Err(poisoned()) };
         // A row that reads nothing of a pool has zeros there.
-        let part = attend_in(&mut call, at, format, items)?;
+        let part = attend_in(call, (at, format), items, unit)?;
         attended = Some(attended.map_or(part.clone(), |others| others + part));
     }
     attended.ok_or_else(poisoned)
@@ -79,7 +69,12 @@ pub(super) fn attend(mut call: AttentionCall) -> mlx::Result<Array> {
 
 /// The rows that read one pool. A layer that reads another's keys and values comes after their write: its queries are
 /// computed from a hidden state that the other layer's attention is part of.
-fn attend_in(call: &mut AttentionCall, at: usize, format: KvFormat, items: &Items) -> mlx::Result<Array> {
+fn attend_in(
+    call: &mut AttentionCall,
+    (at, format): (usize, KvFormat),
+    items: &Items,
+    unit: MatrixUnit,
+) -> mlx::Result<Array> {
     let dtype = call.qkv.dtype()?;
     let block_size = call.layer.cache.block_size as i32;
     let (rows, operand) = operand_of(call.qkv);
@@ -109,7 +104,7 @@ fn attend_in(call: &mut AttentionCall, at: usize, format: KvFormat, items: &Item
         counter: &counter,
         sinks: call.sinks.unwrap_or(&queries),
     };
-    let attention = paged(call.spec, dtype, format, block_size)
+    let attention = paged(call.spec, dtype, format, (block_size, unit))
         .ok_or_else(|| mlx::Error::new("an attention layer that has kernels"))?;
     let decoded = match &items.decode {
         Some(decode) => Some(attention.run_decode(&arrays, (&decode.array, decode.count), items.longest)?),

@@ -7,7 +7,6 @@ use mlx::gpu::{
 };
 use mlx::{Array, Dtype, QuantMode, Sorted};
 
-use crate::gpu_switches::{GpuKernel, is_on};
 use crate::ops::{ChosenExperts, ExpertVectors, RowOrder, Weight};
 use crate::take_rows::take_rows;
 use crate::{RouteScores, Router};
@@ -19,7 +18,7 @@ const SORT_ROWS: usize = 1536;
 /// Each row through the experts chosen for it, see [`Ops::expert_linear`](crate::ops::Ops::expert_linear); `None` where
 /// MLX's own operation is the best.
 pub(super) fn product(x: &Array, experts: &ChosenExperts, weight: &Weight) -> mlx::Result<Option<Array>> {
-    if backend() != Backend::Cuda || !is_on(GpuKernel::Experts) {
+    if backend() != Backend::Cuda {
         return Ok(None);
     }
     if let Some(product) = few_pairs(x, experts, weight)? {
@@ -119,7 +118,7 @@ pub(super) fn route(
         factor: router.scale,
         factors: if factors.is_some() { ExpertFactors::PerExpert } else { ExpertFactors::Absent },
     };
-    let Some(plan) = route.plan().filter(|_| rows > 0 && is_on(GpuKernel::Experts)) else { return Ok(None) };
+    let Some(plan) = route.plan().filter(|_| rows > 0) else { return Ok(None) };
     let made: Result<[Array; 2], _> =
         plan.call(&[logits, correction.unwrap_or(logits), factors.unwrap_or(logits)])?.try_into();
     let [chosen, weights] = made.map_err(|_| mlx::Error::new("experts and their weights"))?;
@@ -130,7 +129,7 @@ pub(super) fn route(
 pub(super) fn weighted_sum(parts: &Array, weights: &Array) -> mlx::Result<Option<Array>> {
     let [rows, count, width] = parts.dims()?;
     let plan = WeightedSum { dtype: parts.dtype()?, rows, parts: count, width }.plan();
-    let Some(plan) = plan.filter(|_| rows > 0 && is_on(GpuKernel::Experts)) else { return Ok(None) };
+    let Some(plan) = plan.filter(|_| rows > 0) else { return Ok(None) };
     plan.call(&[parts, weights])?.pop().map(Some).ok_or_else(|| mlx::Error::new("a sum"))
 }
 
@@ -139,7 +138,7 @@ pub(super) fn add_bias(x: &Array, bias: &Array, experts: &ChosenExperts) -> mlx:
     let (dtype, [tokens, chosen, width]) = (x.dtype()?, x.dims()?);
     let rows = tokens * chosen;
     let plan = AddChosen { dtype, rows, width }.plan();
-    let used = bias.dtype()? == dtype && rows > 0 && is_on(GpuKernel::Experts);
+    let used = bias.dtype()? == dtype && rows > 0;
     let Some(plan) = plan.filter(|_| used) else { return Ok(None) };
     let made = plan.call(&[&x.reshape(&[rows, width])?, &experts.indices.reshape(&[rows])?, bias])?.pop();
     made.ok_or_else(|| mlx::Error::new("a sum"))?.reshape(x.shape()).map(Some)

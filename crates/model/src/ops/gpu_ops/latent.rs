@@ -10,11 +10,17 @@ use omnibus_kv::KvFormat;
 
 use super::linear::UNPACK_ROWS;
 use crate::forward::{AttentionReads, Gather, Items};
-use crate::gpu_switches::{GpuKernel, is_on};
 use crate::kv_cache::poisoned;
 use crate::ops::mlx_ops::{HeadProducts, LatentReader};
 use crate::ops::{LatentCall, Weight};
 use crate::{LatentAttention, RotaryPairing, kv_format};
+
+/// What multiplies rows that decode with the weights of heads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Products {
+    Kernel,
+    Mlx,
+}
 
 /// With packed weights of heads unpacked where there are many rows.
 pub(super) const PRODUCTS: HeadProducts = HeadProducts { of_heads, of_heads_back };
@@ -57,7 +63,7 @@ fn shape(spec: &LatentAttention) -> LatentShape {
 }
 
 /// `[T, heads · v_head_dim]`, see [`Ops::attend_latent`](crate::ops::Ops::attend_latent).
-pub(super) fn attend(mut call: LatentCall) -> mlx::Result<Array> {
+pub(super) fn attend(call: &mut LatentCall, products: Products) -> mlx::Result<Array> {
     let spec = call.spec;
     let (ctx, index, dtype) = (call.layer.ctx, call.layer.index, call.queries.dtype()?);
     let block_size = call.layer.cache.block_size as i32;
@@ -69,13 +75,13 @@ pub(super) fn attend(mut call: LatentCall) -> mlx::Result<Array> {
         return Err(mlx::Error::new("latents that are read by items"));
     };
     let queries = call.queries.reshape(&[items.rows, -1])?;
-    let (turned, counter, pools) = write(&mut call, &queries, (*at, *format), items)?;
+    let (turned, counter, pools) = write(call, &queries, (*at, *format), items)?;
     let [latents, keys] = &pools;
     let kernels = paged(spec, dtype, *format, block_size);
     let kernels = kernels.ok_or_else(|| mlx::Error::new("latents that have a kernel"))?;
     let decoded = match &items.decode {
         Some(decode) => {
-            let absorbed = with_head_weights(call.weights.embed_q, &queries)?;
+            let absorbed = with_head_weights(call.weights.embed_q, &queries, products)?;
             let arrays = LatentArrays {
                 queries: &absorbed,
                 turned: &turned,
@@ -85,7 +91,7 @@ pub(super) fn attend(mut call: LatentCall) -> mlx::Result<Array> {
                 counter: &counter,
             };
             let read = kernels.run(&arrays, (&decode.array, decode.count), items.longest)?;
-            Some(with_head_weights(call.weights.unembed_out, &read)?)
+            Some(with_head_weights(call.weights.unembed_out, &read, products)?)
         }
         None => None,
     };
@@ -155,9 +161,9 @@ fn write(
 
 /// The products of each head of `x`, `[T, heads · pitch]`, whose first elements it reads, with its weight `[heads, out, in]`:
 /// `[T, heads · out]`.
-fn with_head_weights(weight: &Weight, x: &Array) -> mlx::Result<Array> {
+fn with_head_weights(weight: &Weight, x: &Array, products: Products) -> mlx::Result<Array> {
     let rows = x.dim(0)?;
-    if is_on(GpuKernel::Linear) {
+    if products == Products::Kernel {
         let stored = match weight {
             Weight::Dense(dense) => FewRowsWeight::Dense(dense),
             Weight::Packed(packed) => FewRowsWeight::Packed(packed),

@@ -4,7 +4,6 @@ use mlx::device::{Backend, backend};
 use mlx::gpu::{FEW_ROWS_MAX, FewRowsWeight, MatrixUnit, Narrow, few_rows};
 use mlx::{Array, QuantMode};
 
-use crate::gpu_switches::{GpuKernel, is_on};
 use crate::ops::Weight;
 
 /// On CUDA, from so many rows on, packed weights are unpacked once and multiplied as floats. Measured on an H200, 4,096 x
@@ -37,7 +36,7 @@ fn narrow(x: &Array, weight: &Array) -> mlx::Result<Option<Array>> {
 /// `x · Wᵀ`, and a bias if there is one, where MLX's own operation is not the best; `None` elsewhere.
 pub(super) fn product(x: &Array, weight: &Weight, bias: Option<&Array>) -> mlx::Result<Option<Array>> {
     // Metal's own products are good.
-    if backend() != Backend::Cuda || !is_on(GpuKernel::Linear) {
+    if backend() != Backend::Cuda {
         return Ok(None);
     }
     let rows = x.size() / x.shape().last().map_or(1, |width| (*width).max(1) as usize);

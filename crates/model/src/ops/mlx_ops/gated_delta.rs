@@ -10,7 +10,7 @@ use crate::kv_cache::poisoned;
 use crate::ops::{DeltaRule, GatedDeltaWeights, LayerContext};
 
 /// `silu(gate) · norm(y)`, `[T, values]`, in the dtype of `projected`.
-pub(super) fn forward(
+pub(in crate::ops) fn forward(
     spec: &GatedDelta,
     weights: &GatedDeltaWeights,
     projected: &Array,

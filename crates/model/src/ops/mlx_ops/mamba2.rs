@@ -14,7 +14,7 @@ use crate::ops::Mamba2Weights;
 const CHUNK: i32 = 64;
 
 /// `silu(gate) · y`, `[T, inner]`, in the dtype of `projected`.
-pub(super) fn forward(
+pub(in crate::ops) fn forward(
     spec: &Mamba2,
     weights: &Mamba2Weights,
     projected: &Array,

@@ -6,7 +6,7 @@ use crate::ops::ChosenExperts;
 use crate::{RouteGroups, RouteScores, Router};
 
 /// See [`Ops::route`](crate::ops::Ops::route).
-pub(super) fn route(
+pub(in crate::ops) fn route(
     logits: &Array,
     router: &Router,
     correction: Option<&Array>,
