@@ -174,8 +174,10 @@ impl Predictor {
         }
         let rows = tokens.len();
         let tokens = Array::from_slice(&tokens, &[rows as i32])?;
-        let batch = Batch { tokens, segments, logits_at: (0..rows).collect(), multimodal: None };
-        let logits = self.model.forward(&batch, &mut cache)?.ok_or_else(|| mlx::Error::new("no logits"))?.0;
+        let batch =
+            Batch { tokens, segments, logits_at: (0..rows).collect(), multimodal: None, hidden: None };
+        let logits =
+            self.model.forward(&batch, &mut cache)?.logits.ok_or_else(|| mlx::Error::new("no logits"))?.0;
         let log_probabilities = &logits - logits.logsumexp_keepdims(&[-1])?;
         mlx::eval([&log_probabilities])?;
         Ok(log_probabilities)

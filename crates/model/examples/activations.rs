@@ -64,9 +64,14 @@ fn logits(model: &Model, tokens: &[i32]) -> mlx::Result<Vec<Vec<f32>>> {
         let segment =
             Segment { first: 0, len, context, prompt: tokens.len(), samples: len, adapter: None, tables };
         let tokens = Array::from_slice(part, &[len as i32])?;
-        let batch =
-            Batch { tokens, segments: vec![segment], logits_at: (0..len).collect(), multimodal: None };
-        let rows = model.forward(&batch, &mut cache)?.expect("rows were named").0;
+        let batch = Batch {
+            tokens,
+            segments: vec![segment],
+            logits_at: (0..len).collect(),
+            multimodal: None,
+            hidden: None,
+        };
+        let rows = model.forward(&batch, &mut cache)?.logits.expect("rows were named").0;
         let [_, vocab] = rows.dims()?;
         logits.extend(rows.to_vec::<f32>()?.chunks(vocab as usize).map(<[f32]>::to_vec));
     }

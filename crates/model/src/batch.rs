@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use mlx::Array;
 use omnibus_kv::BlockTable;
+use serde::{Deserialize, Serialize};
 
 use crate::CrossWeights;
 
@@ -19,6 +20,27 @@ pub struct Batch {
     pub logits_at: Vec<usize>,
     /// Of sequences with pictures, videos or sound; `None` if no row of the pass needs it.
     pub multimodal: Option<MultimodalRows>,
+    /// Hidden states that the pass gives besides.
+    pub hidden: Option<HiddenRows>,
+}
+
+/// Hidden states of a pass.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HiddenRows {
+    /// Of which rows, at least one, in this order.
+    pub rows: Vec<usize>,
+    /// Of which places; each gives one array.
+    pub places: Vec<HiddenPlace>,
+}
+
+/// Where hidden states are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HiddenPlace {
+    /// The residual stream behind a layer, by its index in the network.
+    Layer(usize),
+    /// The norm that the head reads.
+    FinalNorm,
 }
 
 /// Rows of a pass, or positions of a prompt, that attend to each other in both directions: runs of them, ascending. What is

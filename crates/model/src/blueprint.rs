@@ -5,10 +5,12 @@
 
 mod footprint;
 mod manifest;
+mod stage;
 mod summary;
 mod validate;
 
 pub(crate) use manifest::{EMBED_NORM, HYPER_PARTS, POSITIONS, RESIDUAL_GATES};
+pub use stage::Stage;
 
 use std::ops::Range;
 
@@ -49,6 +51,8 @@ pub struct Blueprint {
     pub layers: Vec<LayerSpec>,
     /// All passes through the layers but the first repeat its weights.
     pub passes: Passes,
+    /// Which part of the network this is.
+    pub stage: Stage,
     /// Applied after the last layer.
     pub final_norm: Norm,
     /// Where the logits come from.

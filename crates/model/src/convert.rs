@@ -162,7 +162,7 @@ impl Conversion {
         }));
         let weights = self.source.weights()?;
         let packed = layout.packed_tensors(&weights)?;
-        let Published { weights, quantization, unread } =
+        let Published { weights, quantization, unread, .. } =
             published(&mut blueprint, quantization, weights, &layout.unread)?;
         let mut modules = packing::modules(weights.into_iter().chain(unread).collect(), &quantization);
         inverse::to_mlx_names(&mut modules, &layout)?;

@@ -4,6 +4,7 @@ mod adapters;
 mod compile_ahead;
 mod inputs;
 mod layer;
+mod pass;
 
 use std::rc::Rc;
 
@@ -13,20 +14,22 @@ use omnibus_kv::{FloatType, KvFormat};
 
 use crate::blocks::{
     AdaptedPass, Adapters, AlternatingBlock, CopiesBlock, Embedding, HistoryBlock, HyperBlock, Linear,
-    MediaVocabularyBlock, NormBlock, PerLayerEmbedding, ResidualStream, TokenInputs,
+    MediaVocabularyBlock, NormBlock, PerLayerEmbedding,
 };
 use crate::blueprint::{EMBED_NORM, HYPER_PARTS, POSITIONS};
 use crate::forward::{AttentionPath, ForwardContext, LogitRows};
-use crate::ops::{AttentionNeeds, ByLength, LayerContext, Ops};
+use crate::ops::{AttentionNeeds, ByLength, Ops};
 use crate::step_graphs::StepGraphs;
 use crate::weights::Store;
 use crate::{
     Batch, Blueprint, CrossStates, Error, GpuKernel, Head, KernelChoice, Kernels, KvCache, KvPath, KvStorage,
-    LayerSpec, LoadError, Mixer, MultimodalRows, Passes, Quantization, Source, StreamDtype, Weights,
-    families, kernel_check, kv_format,
+    LayerSpec, LoadError, Mixer, MultimodalRows, Quantization, Source, Stage, Weights, families,
+    kernel_check, kv_format,
 };
 pub use compile_ahead::PassShape;
 use layer::Layer;
+use pass::PassInput;
+pub use pass::PassOutput;
 
 /// A network with its weights. Stays on the thread that built it.
 pub struct Model {
@@ -35,7 +38,8 @@ pub struct Model {
     kernels: Kernels,
     ops: Ops,
     dtype: Dtype,
-    embed: Embedding,
+    /// Of the first stage, and of the last if it has no head of its own.
+    embed: Option<Embedding>,
     /// Learned positions, `[positions, hidden]`.
     positions: Option<Array>,
     per_layer: Option<PerLayerEmbedding>,
@@ -44,7 +48,8 @@ pub struct Model {
     output_history: Option<HistoryBlock>,
     embed_norm: Option<NormBlock>,
     layers: Vec<Layer>,
-    norm: NormBlock,
+    /// Of the last stage.
+    norm: Option<NormBlock>,
     head: Option<Linear>,
     adapters: Rc<Adapters>,
     /// On CUDA.
@@ -91,13 +96,16 @@ impl Model {
         let root = blueprint.names.root;
         let embed_path = format!("{root}.{}", blueprint.names.embed);
         let dtype = store.activations();
-        let embed = store.embedding(&embed_path)?;
+        let embed = blueprint.has_embeddings().then(|| store.embedding(&embed_path)).transpose()?;
+        let stage = blueprint.stage;
         let positions = format!("{root}.{POSITIONS}");
-        let positions = blueprint.learned_positions.map(|_| store.table(&positions)).transpose()?;
+        let learned = blueprint.learned_positions.filter(|_| stage.reads_tokens());
+        let positions = learned.map(|_| store.table(&positions)).transpose()?;
         let per_layer = blueprint.per_layer_inputs;
         let per_layer =
             per_layer.map(|inputs| PerLayerEmbedding::load(inputs, &mut store, root)).transpose()?;
-        let media_vocabulary = MediaVocabularyBlock::load(&blueprint.media_vocabularies, &mut store, root)?;
+        let vocabularies = if stage.reads_tokens() { blueprint.media_vocabularies.as_slice() } else { &[] };
+        let media_vocabulary = MediaVocabularyBlock::load(vocabularies, &mut store, root)?;
         let copies = blueprint.alternating.map(|updates| CopiesBlock::load(updates, &mut store, root));
         let (copies, eps) = (copies.transpose()?, blueprint.final_norm.eps());
         let output = format!("{root}.output_attn_res");
@@ -105,10 +113,13 @@ impl Model {
         let output_history = output.transpose()?;
         let hidden = blueprint.hidden;
         let mut norm_at = |name: &str, norm| store.norm(&format!("{root}.{name}"), norm, hidden);
-        let embed_norm = blueprint.embed_norm.map(|norm| norm_at(EMBED_NORM, norm)).transpose()?;
-        let norm = norm_at(blueprint.names.final_norm, blueprint.final_norm)?;
+        let embed_norm = blueprint.embed_norm.filter(|_| stage.reads_tokens());
+        let embed_norm = embed_norm.map(|norm| norm_at(EMBED_NORM, norm)).transpose()?;
+        let norm = stage.gives_logits().then(|| norm_at(blueprint.names.final_norm, blueprint.final_norm));
+        let norm = norm.transpose()?;
         let own = per_layer.iter().flat_map(PerLayerEmbedding::arrays);
-        eval(embed.0.arrays().into_iter().chain(&positions).chain(own).collect())?;
+        let embeddings = embed.iter().flat_map(|embed| embed.0.arrays());
+        eval(embeddings.chain(&positions).chain(own).collect())?;
         let load_layer = |spec: &LayerSpec| {
             let path = format!("{root}.layers.{}", spec.number);
             let mut layer = Layer::load(spec, &mut store, &path, hidden)?;
@@ -125,10 +136,10 @@ impl Model {
         };
         let layers = blueprint.stored_layers().iter().map(load_layer).collect::<Result<_, LoadError>>()?;
         let head = match blueprint.head {
-            Head::Own => Some(store.linear("lm_head")?),
-            Head::Tied | Head::OwnIfPresent => None,
+            Head::Own if stage.gives_logits() => Some(store.linear("lm_head")?),
+            Head::Own | Head::Tied | Head::OwnIfPresent => None,
         };
-        let norms = embed_norm.iter().flat_map(NormBlock::arrays).chain(norm.arrays());
+        let norms = embed_norm.iter().chain(&norm).flat_map(NormBlock::arrays);
         eval(head.iter().flat_map(Linear::arrays).chain(norms).collect())?;
         assert!(store.is_empty(), "the check left only what the blocks take");
         let step_graphs = kernels.uses_step_graphs().then(StepGraphs::default);
@@ -162,6 +173,11 @@ impl Model {
                 layer.mixer.set_span(attention.span);
             }
         }
+    }
+
+    /// The norm behind the last layer.
+    fn final_norm(&self) -> mlx::Result<&NormBlock> {
+        self.norm.as_ref().ok_or_else(|| mlx::Error::new("the stage with the last layer"))
     }
 
     /// What the network is.
@@ -256,13 +272,15 @@ impl Model {
     /// Nothing is computed before the result is evaluated, except that MLX's operations read the initial states
     /// of recurrences.
     ///
-    /// Logits come for the rows `batch.logits_at` names, in that order; `None` if it names none. After
-    /// an error `cache` may lack pools ([`KvCache::is_whole`]).
-    pub fn forward(&self, batch: &Batch, cache: &mut KvCache) -> mlx::Result<Option<RowLogits>> {
+    /// Logits come for the rows `batch.logits_at` names, in that order; `None` if it names none. Steps that give hidden states, and
+    /// those of a part of a network, are not launched as graphs. After an error `cache` may lack pools
+    /// ([`KvCache::is_whole`]).
+    pub fn forward(&self, batch: &Batch, cache: &mut KvCache) -> mlx::Result<PassOutput> {
         let (mut ctx, _adapted) = self.context(batch, cache)?;
         // Graphs have no place for adapters, nor for features and rows that see later ones, and record no inputs.
         let only_positions = batch.multimodal.as_ref().is_none_or(MultimodalRows::are_positions);
-        let is_plain = |_: &_| only_positions && self.adapters.are_idle();
+        let gives_logits_alone = batch.hidden.is_none() && self.blueprint.stage == Stage::Whole;
+        let is_plain = |_: &_| only_positions && gives_logits_alone && self.adapters.are_idle();
         let graphs = self.step_graphs.as_ref().filter(is_plain);
         let rows = batch.tokens.size() as i32;
         let may_be_graph = |wanted: &LogitRows| match wanted {
@@ -281,11 +299,12 @@ impl Model {
                 logits.ok_or_else(|| mlx::Error::new("logits"))
             };
             if let Some(logits) = graphs.run(batch, &ctx, cache, constants, compute)? {
-                return wanted.of(&logits).map(|logits| Some(RowLogits(logits)));
+                let logits = Some(RowLogits(wanted.of(&logits)?));
+                return Ok(PassOutput { logits, ..PassOutput::default() });
             }
             ctx.logits_at = Some(wanted);
         }
-        Ok(self.compute(&batch.tokens, &ctx, cache)?.map(RowLogits))
+        self.output(PassInput::Tokens(&batch.tokens), batch, &ctx, cache)
     }
 
     /// What the layers of a pass share, and its adapters while they are in use.
@@ -302,96 +321,13 @@ impl Model {
         Ok((ctx, self.adapters.enter(batch)?))
     }
 
-    /// Float32 logits of the rows that the pass names, `[n, vocab]`.
-    fn compute(
-        &self,
-        tokens: &Array,
-        ctx: &ForwardContext,
-        cache: &mut KvCache,
-    ) -> mlx::Result<Option<Array>> {
-        let embedded = self.embedded(tokens, ctx)?;
-        let per_layer = match (&self.per_layer, &ctx.features) {
-            (Some(own), Some(placed)) => {
-                // Their own embeddings of features are those of the first token.
-                let first = Array::zeros(placed.rows.shape(), tokens.dtype()?)?;
-                Some(own.forward(&tokens.clone().scatter_rows(&placed.rows, &first)?, &embedded)?)
-            }
-            (own, _) => own.as_ref().map(|own| own.forward(tokens, &embedded)).transpose()?,
-        };
-        let inputs = TokenInputs { embedded, per_layer };
-        let ops = &self.ops;
-        let mut stream = match (self.blueprint.hyper, self.blueprint.stream) {
-            (Some(hyper), _) => hyper.copies(ops, &inputs.embedded)?,
-            (None, StreamDtype::Activations) => ResidualStream::new(ops, inputs.embedded.clone()),
-            (None, StreamDtype::F32) => ResidualStream::in_float32(ops, &inputs.embedded)?,
-        };
-        if let Some(copies) = &self.copies {
-            stream.copies = copies.copies(&inputs.embedded)?;
-        }
-        let (mut index, mut passed) = (0, 0);
-        let passes = self.blueprint.passes;
-        for spec in &self.blueprint.layers {
-            let at = passed % self.layers.len();
-            if let (Passes::Several { each_normed: true, .. }, true) = (passes, passed > 0 && at == 0) {
-                stream = ResidualStream::new(ops, stream.norm(&self.norm)?);
-            }
-            self.layers[at].forward(&mut stream, &inputs, LayerContext { ctx, index, cache })?;
-            if let Some(placed) = &ctx.features
-                && let Some(term) = placed.deepstack.get(passed)
-            {
-                stream.add_to_rows(&placed.rows, term)?;
-            }
-            index += spec.mixer.spec().caches().len();
-            passed += 1;
-        }
-        let Some(rows) = &ctx.logits_at else { return Ok(None) };
-        stream.take_rows(rows)?;
-        self.adapters.take_rows(rows)?;
-        if let Some(copies) = &self.copies {
-            stream = ResidualStream::new(ops, copies.mean(&stream.copies)?);
-        }
-        if let Some(shares) = &stream.read_shares {
-            stream = ResidualStream::new(ops, stream.of_copies(shares)?);
-        }
-        stream.round_next_read();
-        let x = match &self.output_history {
-            Some(history) => self.norm.forward(&history.read(&mut stream)?)?,
-            None => stream.norm(&self.norm)?,
-        };
-        let logits = self.head.as_ref().unwrap_or(&self.embed.0).forward(&x)?.astype(Dtype::F32)?;
-        let logits = self.scaled(logits, self.blueprint.logit_scale)?;
-        let logits = match self.blueprint.logit_softcap {
-            Some(cap) => (logits / cap).tanh()? * cap,
-            None => logits,
-        };
-        let rest = self.blueprint.unpredicted as i32;
-        let logits = match rest {
-            0 => logits,
-            rest => logits.pad(&[(0, 0), (0, rest)], f32::NEG_INFINITY)?,
-        };
-        self.without_placeholders(logits).map(Some)
-    }
-
-    /// Logits `[n, vocab]`, −∞ for tokens that are never sampled.
-    fn without_placeholders(&self, logits: Array) -> mlx::Result<Array> {
-        if self.blueprint.never_sampled.is_empty() {
-            return Ok(logits);
-        }
-        let never = &self.blueprint.never_sampled;
-        let is_never: Vec<bool> = (0..self.blueprint.vocab).map(|token| never.contains(&token)).collect();
-        let is_never = Array::from_slice(&is_never, &[is_never.len() as i32])?;
-        mlx::where_(&is_never, &Array::scalar(f32::NEG_INFINITY, Dtype::F32)?, &logits)
-    }
-
     /// Every array that it holds.
     fn arrays(&self) -> Vec<&Array> {
         let head = self.head.iter().flat_map(Linear::arrays);
         let layers = self.layers.iter().flat_map(Layer::arrays);
-        let norms = self.embed_norm.iter().chain([&self.norm]).flat_map(NormBlock::arrays);
-        self.embed
-            .0
-            .arrays()
-            .into_iter()
+        let norms = self.embed_norm.iter().chain(&self.norm).flat_map(NormBlock::arrays);
+        let embeddings = self.embed.iter().flat_map(|embed| embed.0.arrays());
+        embeddings
             .chain(&self.positions)
             .chain(self.per_layer.iter().flat_map(PerLayerEmbedding::arrays))
             .chain(self.media_vocabulary.iter().flat_map(MediaVocabularyBlock::arrays))
@@ -439,33 +375,6 @@ impl Model {
     /// Why decode steps are not launched as graphs, once.
     pub fn take_launch_problem(&self) -> Option<String> {
         self.step_graphs.as_ref().and_then(StepGraphs::take_problem)
-    }
-}
-
-impl Model {
-    fn scaled(&self, x: Array, factor: f32) -> mlx::Result<Array> {
-        if factor == 1.0 { Ok(x) } else { self.ops.scaled(&x, factor) }
-    }
-
-    /// What the first layer reads, `[T, hidden]`.
-    fn embedded(&self, tokens: &Array, ctx: &ForwardContext) -> mlx::Result<Array> {
-        let mut x = self.scaled(self.embed.forward(tokens, self.dtype)?, self.blueprint.embed_scale)?;
-        if let Some(vocabulary) = &self.media_vocabulary {
-            x = vocabulary.replace(&x, tokens)?;
-        }
-        if let Some(placed) = &ctx.features {
-            if placed.features.dim(-1)? as usize != self.blueprint.hidden {
-                return Err(mlx::Error::new("features as wide as the stream"));
-            }
-            x = x.scatter_rows(&placed.rows, &placed.features)?;
-        }
-        if let Some(positions) = &self.positions {
-            x = x + positions.take(ctx.positions()?, 0)?;
-        }
-        match &self.embed_norm {
-            Some(norm) => norm.forward(&x),
-            None => Ok(x),
-        }
     }
 }
 

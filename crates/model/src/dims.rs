@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use crate::{
     Activation, Attention, AttentionSpan, Bidirectional, Blueprint, Config, ConfigError, GatedMlp, Head,
-    KeySource, LayerSpec, Names, Norm, Passes, Position, StreamDtype,
+    KeySource, LayerSpec, Names, Norm, Passes, Position, Stage, StreamDtype,
 };
 
 /// Sizes and the norm, under the names nearly every transformer uses.
@@ -156,6 +156,7 @@ impl Blueprint {
             embed_norm: None,
             layers,
             passes: Passes::One,
+            stage: Stage::Whole,
             final_norm: dims.norm,
             head: dims.head,
             unpredicted: 0,

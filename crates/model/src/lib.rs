@@ -47,15 +47,16 @@ mod take_rows;
 pub mod weights;
 
 pub use batch::{
-    AdapterId, Batch, CrossRows, CrossStates, FeatureRows, MultimodalRows, Segment, SpanRuns, span_reach,
+    AdapterId, Batch, CrossRows, CrossStates, FeatureRows, HiddenPlace, HiddenRows, MultimodalRows, Segment,
+    SpanRuns, span_reach,
 };
 pub use blueprint::{
     AlternatingUpdates, Blueprint, Finish, Head, History, HyperConnections, LayerSpec, MediaVocabulary,
-    Names, NormPlacement, Passes, PerLayerInputs, Residual, RotatedModule, StreamDtype,
+    Names, NormPlacement, Passes, PerLayerInputs, Residual, RotatedModule, Stage, StreamDtype,
 };
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
 pub use cross_weights::{CrossHead, CrossWeights};
-pub use decoder::{LaunchStats, Model, PassShape, RowLogits};
+pub use decoder::{LaunchStats, Model, PassOutput, PassShape, RowLogits};
 pub use dims::{DimFields, Dims};
 pub use error::Error;
 pub use forward::KvPath;

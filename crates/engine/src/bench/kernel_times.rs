@@ -115,6 +115,7 @@ impl ProfiledPass {
             segments: segments.collect(),
             logits_at: (0..sequences).map(|number| (number + 1) * len - 1).collect(),
             multimodal: None,
+            hidden: None,
         };
         let mut kernels: BTreeMap<String, KernelShare> = BTreeMap::new();
         for time in model.kernel_times(&batch, &mut cache, RUNS)? {

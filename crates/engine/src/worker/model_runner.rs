@@ -347,8 +347,8 @@ impl Runner for ModelRunner {
         let tokens = self.input_tokens(&input.tokens, before)?;
         let segments = input.segments.iter().map(segment).collect();
         let multimodal = self.multimodal(input, tokens.size())?;
-        let batch = Batch { tokens, segments, logits_at: input.logits_at.clone(), multimodal };
-        let logits = self.model.forward(&batch, &mut self.cache)?.map(|logits| logits.0);
+        let batch = Batch { tokens, segments, logits_at: input.logits_at.clone(), multimodal, hidden: None };
+        let logits = self.model.forward(&batch, &mut self.cache)?.logits.map(|logits| logits.0);
         if let Some(problem) = self.model.take_launch_problem() {
             tracing::warn!("{problem}");
         }

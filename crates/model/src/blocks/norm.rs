@@ -81,6 +81,7 @@ impl NormBlock {
 
 /// The residual stream, `[T, hidden]`: a sum whose last term may still be outstanding, so that the
 /// addition and the norm that follows it can be one kernel.
+#[derive(Clone)]
 pub(crate) struct ResidualStream {
     ops: Ops,
     sum: Array,
@@ -124,6 +125,25 @@ impl ResidualStream {
     pub(crate) fn in_float32(ops: &Ops, x: &Array) -> mlx::Result<Self> {
         let reads = Some(StreamReads { dtype: x.dtype()?, rounds_next: true });
         Ok(Self { reads, ..Self::new(ops, x.astype(Dtype::F32)?) })
+    }
+
+    /// A stream in float32 that another stage began, which parts read in `dtype`.
+    pub(crate) fn resumed(ops: &Ops, x: Array, dtype: Dtype) -> Self {
+        Self { reads: Some(StreamReads { dtype, rounds_next: false }), ..Self::new(ops, x) }
+    }
+
+    /// `x` as it is, with all that was added. Fails where it is more than one sum.
+    pub(crate) fn plain(&self) -> mlx::Result<Array> {
+        let Self { deferred: None, history, copies, read_shares: None, .. } = self else {
+            return Err(mlx::Error::new("a stream that is one sum"));
+        };
+        if !history.is_empty() || !copies.is_empty() {
+            return Err(mlx::Error::new("a stream that is one sum, without a history or copies"));
+        }
+        match &self.pending {
+            Some(pending) => self.ops.add(&self.sum, pending),
+            None => Ok(self.sum.clone()),
+        }
     }
 
     /// Of a stream in float32: the next read is rounded to bfloat16.

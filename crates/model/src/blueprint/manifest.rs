@@ -19,12 +19,15 @@ impl Blueprint {
     pub fn manifest(&self) -> Manifest {
         let mut manifest = Manifest::default();
         let mut top = Scope::root(&mut manifest, self.hidden);
-        if self.head == Head::Own {
+        let (first, last) = (self.stage.reads_tokens(), self.stage.gives_logits());
+        if self.head == Head::Own && last {
             top.linear("lm_head", self.hidden, self.vocab.saturating_sub(self.unpredicted), self.head_bias);
         }
         let mut root = top.at(self.names.root);
-        root.linear(self.names.embed, self.hidden, self.vocab, false);
-        if let Some(positions) = self.learned_positions {
+        if self.has_embeddings() {
+            root.linear(self.names.embed, self.hidden, self.vocab, false);
+        }
+        if let Some(positions) = self.learned_positions.filter(|_| first) {
             root.at(POSITIONS).tensor("weight", &[positions, self.hidden]);
         }
         if let Some(inputs) = self.per_layer_inputs {
@@ -33,7 +36,7 @@ impl Blueprint {
             root.linear("per_layer_model_projection", self.hidden, width, false);
             root.at("per_layer_projection_norm").tensor("weight", &[inputs.width]);
         }
-        for vocabulary in &self.media_vocabularies {
+        for vocabulary in self.media_vocabularies.iter().filter(|_| first) {
             let mut at = root.at(&vocabulary.path);
             at.linear("embedding", vocabulary.width, vocabulary.count, false);
             at.tensor("norm.weight", &[vocabulary.width]);
@@ -53,10 +56,12 @@ impl Blueprint {
         if self.reads_history {
             name_history(&mut root, "output_attn_res");
         }
-        if let Some(norm) = self.embed_norm {
+        if let Some(norm) = self.embed_norm.filter(|_| first) {
             root.norm(EMBED_NORM, norm, self.hidden);
         }
-        root.norm(self.names.final_norm, self.final_norm, self.hidden);
+        if last {
+            root.norm(self.names.final_norm, self.final_norm, self.hidden);
+        }
         for layer in self.stored_layers() {
             let mut at = root.at(&format!("layers.{}", layer.number));
             layer.name(&mut at);

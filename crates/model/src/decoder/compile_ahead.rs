@@ -62,7 +62,7 @@ impl Model {
         }
         let logits_at = segments.iter().map(|segment| segment.first + segment.len - 1).collect();
         let tokens = Array::from_slice(&vec![0i32; pass.rows], &[pass.rows as i32])?;
-        let batch = Batch { tokens, segments, logits_at, multimodal: None };
+        let batch = Batch { tokens, segments, logits_at, multimodal: None, hidden: None };
         let (ctx, _adapted) = self.context(&batch, &mut cache)?;
         self.compute(&batch.tokens, &ctx, &mut cache).map(drop)
     }

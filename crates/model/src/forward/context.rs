@@ -22,6 +22,8 @@ pub(crate) struct ForwardContext {
     /// `[T]` i32; made when first needed.
     positions: OnceCell<Array>,
     pub(crate) lengths: SequenceLengths,
+    /// How attention reaches keys and values.
+    path: AttentionPath,
     /// At least one.
     pub(crate) logits_at: Option<LogitRows>,
     /// One for each cache group.
@@ -146,6 +148,7 @@ impl ForwardContext {
             logits_at,
             groups,
             lengths,
+            path,
             tokens,
             features,
             axes,
@@ -153,6 +156,11 @@ impl ForwardContext {
             first_values,
             choices,
         })
+    }
+
+    /// These rows of the pass; `None` if there are none.
+    pub(crate) fn rows(&self, rows: &[usize]) -> mlx::Result<Option<LogitRows>> {
+        LogitRows::new(rows, self.path)
     }
 
     /// Position of each row, `[T]` i32.

@@ -226,7 +226,7 @@ fn batch(pass: Pass, rows: usize, tables: &[BlockTable]) -> mlx::Result<Batch> {
         first += len;
     }
     let tokens = Array::from_slice(&vec![0i32; rows], &[rows as i32])?;
-    Ok(Batch { tokens, segments, logits_at: Vec::new(), multimodal: None })
+    Ok(Batch { tokens, segments, logits_at: Vec::new(), multimodal: None, hidden: None })
 }
 
 #[cfg(test)]

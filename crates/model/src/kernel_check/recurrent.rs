@@ -250,5 +250,5 @@ fn batch(pass: Pass) -> mlx::Result<Batch> {
         first += len;
     }
     let tokens = Array::from_slice(&vec![0i32; first], &[first as i32])?;
-    Ok(Batch { tokens, segments, logits_at: Vec::new(), multimodal: None })
+    Ok(Batch { tokens, segments, logits_at: Vec::new(), multimodal: None, hidden: None })
 }

@@ -34,12 +34,10 @@ impl Store {
         weights: Weights,
         kernels: Kernels,
     ) -> Result<Self, LoadError> {
-        let Published { weights, quantization, .. } = published(blueprint, quantization, weights, &[])?;
+        let Published { weights, quantization, stored, .. } =
+            published(blueprint, quantization, weights, &[])?;
         let ops = kernels.ops();
-        let activations = match ops.activations() {
-            Some(dtype) => dtype,
-            None => stored_dtype(blueprint, &weights)?,
-        };
+        let activations = ops.activations().unwrap_or(stored);
         let rotated = blueprint.rotated.iter().map(|module| (module.path.clone(), module.block)).collect();
         let (adapters, hidden) = (Rc::default(), blueprint.hidden);
         Ok(Self { weights, quantization, ops, activations, hidden, rotated, adapters })
@@ -248,6 +246,8 @@ pub(crate) struct Published {
     pub(crate) weights: Weights,
     /// How they are packed.
     pub(crate) quantization: Quantization,
+    /// The dtype of the embedding, which a stage may not have itself.
+    pub(crate) stored: Dtype,
     /// Those that rewrites would have dropped.
     pub(crate) unread: Weights,
 }
@@ -284,10 +284,12 @@ pub(crate) fn published(
     let root = blueprint.names.root;
     let is_there = |path: &str| weights.contains_key(&format!("{root}.{path}.embedding.weight"));
     blueprint.media_vocabularies.retain(|vocabulary| is_there(&vocabulary.path));
+    let stored = stored_dtype(blueprint, &weights)?;
+    blueprint.retain_tensors(&mut weights);
     let manifest = blueprint.manifest();
     infer(&manifest, &mut quantization, &weights)?;
     check(&manifest, &quantization, &weights)?;
-    Ok(Published { weights, quantization, unread: apart })
+    Ok(Published { weights, quantization, stored, unread: apart })
 }
 
 /// The dtype of the embedding.

@@ -68,9 +68,14 @@ fn step_through(model: &Model, state: &mut KvCache) -> Vec<f32> {
             tokens.extend((context..context + len).map(|position| token(sequence, position)));
         }
         let rows = Array::from_slice(&tokens, &[tokens.len() as i32]).unwrap();
-        let batch =
-            Batch { tokens: rows, segments, logits_at: (0..tokens.len()).collect(), multimodal: None };
-        found.extend(model.forward(&batch, state).unwrap().unwrap().0.to_vec::<f32>().unwrap());
+        let batch = Batch {
+            tokens: rows,
+            segments,
+            logits_at: (0..tokens.len()).collect(),
+            multimodal: None,
+            hidden: None,
+        };
+        found.extend(model.forward(&batch, state).unwrap().logits.unwrap().0.to_vec::<f32>().unwrap());
         context += len;
     }
     found

@@ -18,3 +18,4 @@ mod real_configs;
 mod recurrent;
 mod sinks;
 mod speech;
+mod stages;

@@ -37,8 +37,9 @@ fn growth(name: &str, kernels: Kernels) -> (usize, usize) {
         let segment =
             Segment { first: 0, len: 1, context: position, prompt: 1, samples: 1, adapter: None, tables };
         let tokens = Array::from_slice(&[5], &[1]).unwrap();
-        let batch = Batch { tokens, segments: vec![segment], logits_at: vec![0], multimodal: None };
-        let logits = model.forward(&batch, &mut state).unwrap().unwrap().0;
+        let batch =
+            Batch { tokens, segments: vec![segment], logits_at: vec![0], multimodal: None, hidden: None };
+        let logits = model.forward(&batch, &mut state).unwrap().logits.unwrap().0;
         mlx::async_eval(std::iter::once(&logits).chain(state.arrays())).unwrap();
         match model.kv_path(model.kv_float().into(), BLOCK_SIZE) {
             // The step before is waited for only now, when the next one is already launched.
@@ -92,8 +93,9 @@ fn unused_blocks_take_no_memory() {
         let tables = vec![table.clone(); groups.len()];
         let segment = Segment { first: 0, len: 1, context, prompt: 1, samples: 1, adapter: None, tables };
         let tokens = Array::from_slice(&[5], &[1]).unwrap();
-        let batch = Batch { tokens, segments: vec![segment], logits_at: vec![0], multimodal: None };
-        model.forward(&batch, &mut cache).unwrap().unwrap().0.eval().unwrap();
+        let batch =
+            Batch { tokens, segments: vec![segment], logits_at: vec![0], multimodal: None, hidden: None };
+        model.forward(&batch, &mut cache).unwrap().logits.unwrap().0.eval().unwrap();
     }
     // Other tests of this process run at the same time.
     let grown = resident_bytes().saturating_sub(before);

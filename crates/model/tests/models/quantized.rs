@@ -68,8 +68,14 @@ fn logits(model: &Model) -> Vec<f32> {
     let tokens = Array::from_slice(&[5, 90, 17, 3, 44, 61, 8, 29, 70], &[9]).unwrap();
     let segment =
         Segment { first: 0, len: 9, context: 0, prompt: 9, samples: 1, adapter: None, tables: vec![table] };
-    let batch = Batch { tokens, segments: vec![segment], logits_at: (0..9).collect(), multimodal: None };
-    model.forward(&batch, &mut cache).unwrap().unwrap().0.to_vec::<f32>().unwrap()
+    let batch = Batch {
+        tokens,
+        segments: vec![segment],
+        logits_at: (0..9).collect(),
+        multimodal: None,
+        hidden: None,
+    };
+    model.forward(&batch, &mut cache).unwrap().logits.unwrap().0.to_vec::<f32>().unwrap()
 }
 
 /// The reference is the same model of floats that MLX unpacked.

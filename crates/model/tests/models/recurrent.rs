@@ -66,8 +66,9 @@ fn batch(model: &Model, state: &mut KvCache, walks: &mut [(&mut Walk, &[i32], us
     }
     let tokens = Array::from_slice(&rows, &[rows.len() as i32]).unwrap();
     model
-        .forward(&Batch { tokens, segments, logits_at, multimodal: None }, state)
+        .forward(&Batch { tokens, segments, logits_at, multimodal: None, hidden: None }, state)
         .unwrap()
+        .logits
         .unwrap()
         .0
         .to_vec()

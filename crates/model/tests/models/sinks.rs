@@ -44,9 +44,14 @@ fn logits(model: &Model, tokens: &[i32], sizes: &[usize]) -> Vec<f32> {
         let segment =
             Segment { first: 0, len, context, prompt: tokens.len(), samples: 1, adapter: None, tables };
         let rows = Array::from_slice(&tokens[context..context + len], &[len as i32]).unwrap();
-        let batch =
-            Batch { tokens: rows, segments: vec![segment], logits_at: (0..len).collect(), multimodal: None };
-        found.extend(model.forward(&batch, &mut state).unwrap().unwrap().0.to_vec::<f32>().unwrap());
+        let batch = Batch {
+            tokens: rows,
+            segments: vec![segment],
+            logits_at: (0..len).collect(),
+            multimodal: None,
+            hidden: None,
+        };
+        found.extend(model.forward(&batch, &mut state).unwrap().logits.unwrap().0.to_vec::<f32>().unwrap());
         context += len;
     }
     found

@@ -108,8 +108,9 @@ fn check_weights(kernels: Kernels) {
                 segments: vec![segment],
                 logits_at: Vec::new(),
                 multimodal: Some(MultimodalRows { cross, ..MultimodalRows::default() }),
+                hidden: None,
             };
-            assert!(model.forward(&batch, &mut cache).unwrap().is_none());
+            assert!(model.forward(&batch, &mut cache).unwrap().logits.is_none());
             parts.push(weights.take().unwrap());
             assert!(weights.take().is_err(), "they are taken");
         }

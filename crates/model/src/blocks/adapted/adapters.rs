@@ -112,13 +112,24 @@ impl Adapters {
         Ok(pass)
     }
 
-    /// From here on only these rows of the pass are computed.
-    pub(crate) fn take_rows(&self, taken: &LogitRows) -> mlx::Result<()> {
-        let mut rows = self.rows.borrow_mut();
-        if let Some(rows) = rows.as_mut() {
-            let indices = taken.of(&rows.chosen.indices)?.contiguous()?;
-            rows.chosen = Rc::new(ChosenExperts::new(indices));
+    /// What is computed of these rows of the pass alone.
+    pub(crate) fn of_rows<T>(
+        &self,
+        taken: &LogitRows,
+        compute: impl FnOnce() -> mlx::Result<T>,
+    ) -> mlx::Result<T> {
+        let chosen = self.rows.borrow().as_ref().map(|rows| Rc::clone(&rows.chosen));
+        let Some(all) = chosen else { return compute() };
+        let indices = taken.of(&all.indices)?.contiguous()?;
+        self.choose(Rc::new(ChosenExperts::new(indices)));
+        let computed = compute();
+        self.choose(all);
+        computed
+    }
+
+    fn choose(&self, chosen: Rc<ChosenExperts>) {
+        if let Some(rows) = self.rows.borrow_mut().as_mut() {
+            rows.chosen = chosen;
         }
-        Ok(())
     }
 }

@@ -155,8 +155,8 @@ impl<'a> World<'a> {
         tokens.extend(std::iter::repeat_n(0, padding));
         let logits_at = segments.iter().map(|segment| segment.first + segment.len - 1).collect();
         let tokens = Array::from_slice(&tokens, &[tokens.len() as i32])?;
-        let batch = Batch { tokens, segments, logits_at, multimodal };
-        let logits = self.model.forward(&batch, &mut self.state)?.expect("rows were named").0;
+        let batch = Batch { tokens, segments, logits_at, multimodal, hidden: None };
+        let logits = self.model.forward(&batch, &mut self.state)?.logits.expect("rows were named").0;
         let [_, vocab] = logits.dims()?;
         Ok(logits.to_vec::<f32>()?.chunks(vocab as usize).map(<[f32]>::to_vec).collect())
     }

@@ -1,0 +1,270 @@
+//! One pass: from tokens, or from the stream of the stage before, through the layers to hidden states, and from these to logits.
+
+use std::collections::BTreeMap;
+
+use mlx::{Array, Dtype};
+
+use super::{Model, RowLogits};
+use crate::blocks::{ResidualStream, TokenInputs};
+use crate::forward::{ForwardContext, LogitRows};
+use crate::ops::LayerContext;
+use crate::{Batch, HiddenPlace, HiddenRows, KvCache, Passes, StreamDtype};
+
+/// What a pass gives.
+#[derive(Default)]
+pub struct PassOutput {
+    /// Of the rows that the batch names; `None` if it names none, and but for the last stage.
+    pub logits: Option<RowLogits>,
+    /// One array for each place that the batch names, `[n, hidden]`.
+    pub hidden: Vec<Array>,
+    /// What the next stage begins with, `[T, hidden]`; of stages but the last.
+    pub stream: Option<Array>,
+}
+
+/// What a pass begins with.
+#[derive(Clone, Copy)]
+pub(super) enum PassInput<'a> {
+    /// `[T]` i32.
+    Tokens(&'a Array),
+    /// What the stage before gave, `[T, hidden]`.
+    Stream(&'a Array),
+}
+
+/// What the layers of a pass made.
+pub(super) struct Hidden {
+    stream: ResidualStream,
+    /// Rows behind the layers that were named, by their index in the whole network.
+    behind: BTreeMap<usize, Array>,
+}
+
+/// Rows of hidden states that a pass gives, and which of its own layers they are behind.
+struct WantedRows<'a> {
+    rows: LogitRows,
+    places: &'a [HiddenPlace],
+}
+
+impl WantedRows<'_> {
+    fn names(&self, layer: usize) -> bool {
+        self.places.contains(&HiddenPlace::Layer(layer))
+    }
+}
+
+impl Model {
+    /// Builds the graph of one pass of a stage behind another, as [`forward`](Self::forward) does. `stream`: what the
+    /// stage before gave of the same batch.
+    pub fn forward_from(
+        &self,
+        stream: &Array,
+        batch: &Batch,
+        cache: &mut KvCache,
+    ) -> mlx::Result<PassOutput> {
+        if self.blueprint.stage.reads_tokens() {
+            return Err(mlx::Error::new("a stage that begins with a stream"));
+        }
+        let (ctx, _adapted) = self.context(batch, cache)?;
+        self.output(PassInput::Stream(stream), batch, &ctx, cache)
+    }
+
+    /// All that the batch asks for.
+    pub(super) fn output(
+        &self,
+        input: PassInput,
+        batch: &Batch,
+        ctx: &ForwardContext,
+        cache: &mut KvCache,
+    ) -> mlx::Result<PassOutput> {
+        let wanted = batch.hidden.as_ref().map(|hidden| self.wanted(hidden, ctx)).transpose()?;
+        let made = self.hidden(input, ctx, cache, wanted.as_ref())?;
+        let hidden = match &wanted {
+            Some(WantedRows { rows, places }) => {
+                let of_place = |place: &HiddenPlace| match place {
+                    HiddenPlace::FinalNorm => {
+                        self.adapters.of_rows(rows, || self.normed(made.stream.clone(), rows))
+                    }
+                    HiddenPlace::Layer(layer) => {
+                        made.behind.get(layer).cloned().ok_or_else(|| mlx::Error::new("a layer of the pass"))
+                    }
+                };
+                places.iter().map(of_place).collect::<mlx::Result<_>>()?
+            }
+            None => Vec::new(),
+        };
+        if !self.blueprint.stage.gives_logits() {
+            return Ok(PassOutput { logits: None, hidden, stream: Some(made.stream.plain()?) });
+        }
+        let logits = match &ctx.logits_at {
+            Some(rows) => Some(RowLogits(self.logits_at(made.stream, rows)?)),
+            None => None,
+        };
+        Ok(PassOutput { logits, hidden, stream: None })
+    }
+
+    /// Float32 logits of the rows that the pass names, `[n, vocab]`.
+    pub(super) fn compute(
+        &self,
+        tokens: &Array,
+        ctx: &ForwardContext,
+        cache: &mut KvCache,
+    ) -> mlx::Result<Option<Array>> {
+        let made = self.hidden(PassInput::Tokens(tokens), ctx, cache, None)?;
+        ctx.logits_at.as_ref().map(|rows| self.logits_at(made.stream, rows)).transpose()
+    }
+
+    /// Runs the layers.
+    fn hidden(
+        &self,
+        input: PassInput,
+        ctx: &ForwardContext,
+        cache: &mut KvCache,
+        wanted: Option<&WantedRows>,
+    ) -> mlx::Result<Hidden> {
+        let ops = &self.ops;
+        let (inputs, mut stream) = self.begin(input, ctx)?;
+        let (mut index, mut passed, mut behind) = (0, 0, BTreeMap::new());
+        let (passes, first) = (self.blueprint.passes, self.blueprint.stage.first_layer());
+        for spec in &self.blueprint.layers {
+            let at = passed % self.layers.len();
+            if let (Passes::Several { each_normed: true, .. }, true) = (passes, passed > 0 && at == 0) {
+                stream = ResidualStream::new(ops, stream.norm(self.final_norm()?)?);
+            }
+            self.layers[at].forward(&mut stream, &inputs, LayerContext { ctx, index, cache })?;
+            if let Some(placed) = &ctx.features
+                && let Some(term) = placed.deepstack.get(first + passed)
+            {
+                stream.add_to_rows(&placed.rows, term)?;
+            }
+            if let Some(wanted) = wanted.filter(|wanted| wanted.names(first + passed)) {
+                behind.insert(first + passed, wanted.rows.of(&stream.plain()?)?);
+            }
+            index += spec.mixer.spec().caches().len();
+            passed += 1;
+        }
+        Ok(Hidden { stream, behind })
+    }
+
+    /// What the layers read, and the stream before the first of them.
+    fn begin(&self, input: PassInput, ctx: &ForwardContext) -> mlx::Result<(TokenInputs, ResidualStream)> {
+        let ops = &self.ops;
+        let tokens = match input {
+            PassInput::Tokens(tokens) => tokens,
+            PassInput::Stream(stream) => {
+                let inputs = TokenInputs { embedded: stream.clone(), per_layer: None };
+                let stream = match self.blueprint.stream {
+                    StreamDtype::Activations => ResidualStream::new(ops, stream.clone()),
+                    StreamDtype::F32 => ResidualStream::resumed(ops, stream.clone(), self.dtype),
+                };
+                return Ok((inputs, stream));
+            }
+        };
+        let embedded = self.embedded(tokens, ctx)?;
+        let per_layer = match (&self.per_layer, &ctx.features) {
+            (Some(own), Some(placed)) => {
+                // Their own embeddings of features are those of the first token.
+                let first = Array::zeros(placed.rows.shape(), tokens.dtype()?)?;
+                Some(own.forward(&tokens.clone().scatter_rows(&placed.rows, &first)?, &embedded)?)
+            }
+            (own, _) => own.as_ref().map(|own| own.forward(tokens, &embedded)).transpose()?,
+        };
+        let inputs = TokenInputs { embedded, per_layer };
+        let mut stream = match (self.blueprint.hyper, self.blueprint.stream) {
+            (Some(hyper), _) => hyper.copies(ops, &inputs.embedded)?,
+            (None, StreamDtype::Activations) => ResidualStream::new(ops, inputs.embedded.clone()),
+            (None, StreamDtype::F32) => ResidualStream::in_float32(ops, &inputs.embedded)?,
+        };
+        if let Some(copies) = &self.copies {
+            stream.copies = copies.copies(&inputs.embedded)?;
+        }
+        Ok((inputs, stream))
+    }
+
+    /// The rows that hidden states are wanted of, if its layers have them.
+    fn wanted<'a>(&self, hidden: &'a HiddenRows, ctx: &ForwardContext) -> mlx::Result<WantedRows<'a>> {
+        let stage = self.blueprint.stage;
+        let layers = stage.first_layer()..stage.first_layer() + self.blueprint.layers.len();
+        let is_there = |place: &HiddenPlace| match place {
+            HiddenPlace::FinalNorm => stage.gives_logits(),
+            HiddenPlace::Layer(layer) => layers.contains(layer),
+        };
+        if let Some(place) = hidden.places.iter().find(|place| !is_there(place)) {
+            return Err(mlx::Error::new(format!("hidden states of a place that is there, not {place:?}")));
+        }
+        let rows = ctx.rows(&hidden.rows)?.ok_or_else(|| mlx::Error::new("rows of hidden states"))?;
+        Ok(WantedRows { rows, places: &hidden.places })
+    }
+
+    /// The final norm of these rows, `[n, hidden]`.
+    fn normed(&self, mut stream: ResidualStream, rows: &LogitRows) -> mlx::Result<Array> {
+        stream.take_rows(rows)?;
+        if let Some(copies) = &self.copies {
+            stream = ResidualStream::new(&self.ops, copies.mean(&stream.copies)?);
+        }
+        if let Some(shares) = &stream.read_shares {
+            stream = ResidualStream::new(&self.ops, stream.of_copies(shares)?);
+        }
+        stream.round_next_read();
+        match &self.output_history {
+            Some(history) => self.final_norm()?.forward(&history.read(&mut stream)?),
+            None => stream.norm(self.final_norm()?),
+        }
+    }
+
+    /// Float32 logits of these rows, `[n, vocab]`.
+    fn logits_at(&self, stream: ResidualStream, rows: &LogitRows) -> mlx::Result<Array> {
+        self.adapters.of_rows(rows, || self.logits(&self.normed(stream, rows)?))
+    }
+
+    /// Float32 logits, `[n, vocab]`, of hidden states of the final norm, `[n, hidden]`.
+    pub fn logits(&self, hidden: &Array) -> mlx::Result<Array> {
+        let tied = self.embed.as_ref().map(|embed| &embed.0);
+        let head = self.head.as_ref().or(tied).ok_or_else(|| mlx::Error::new("a stage with a head"))?;
+        let logits = head.forward(hidden)?.astype(Dtype::F32)?;
+        let logits = self.scaled(logits, self.blueprint.logit_scale)?;
+        let logits = match self.blueprint.logit_softcap {
+            Some(cap) => (logits / cap).tanh()? * cap,
+            None => logits,
+        };
+        let rest = self.blueprint.unpredicted as i32;
+        let logits = match rest {
+            0 => logits,
+            rest => logits.pad(&[(0, 0), (0, rest)], f32::NEG_INFINITY)?,
+        };
+        self.without_placeholders(logits)
+    }
+
+    /// Logits `[n, vocab]`, −∞ for tokens that are never sampled.
+    fn without_placeholders(&self, logits: Array) -> mlx::Result<Array> {
+        if self.blueprint.never_sampled.is_empty() {
+            return Ok(logits);
+        }
+        let never = &self.blueprint.never_sampled;
+        let is_never: Vec<bool> = (0..self.blueprint.vocab).map(|token| never.contains(&token)).collect();
+        let is_never = Array::from_slice(&is_never, &[is_never.len() as i32])?;
+        mlx::where_(&is_never, &Array::scalar(f32::NEG_INFINITY, Dtype::F32)?, &logits)
+    }
+
+    fn scaled(&self, x: Array, factor: f32) -> mlx::Result<Array> {
+        if factor == 1.0 { Ok(x) } else { self.ops.scaled(&x, factor) }
+    }
+
+    /// What the first layer reads, `[T, hidden]`.
+    fn embedded(&self, tokens: &Array, ctx: &ForwardContext) -> mlx::Result<Array> {
+        let embed = self.embed.as_ref().ok_or_else(|| mlx::Error::new("a stage that begins with tokens"))?;
+        let mut x = self.scaled(embed.forward(tokens, self.dtype)?, self.blueprint.embed_scale)?;
+        if let Some(vocabulary) = &self.media_vocabulary {
+            x = vocabulary.replace(&x, tokens)?;
+        }
+        if let Some(placed) = &ctx.features {
+            if placed.features.dim(-1)? as usize != self.blueprint.hidden {
+                return Err(mlx::Error::new("features as wide as the stream"));
+            }
+            x = x.scatter_rows(&placed.rows, &placed.features)?;
+        }
+        if let Some(positions) = &self.positions {
+            x = x + positions.take(ctx.positions()?, 0)?;
+        }
+        match &self.embed_norm {
+            Some(norm) => norm.forward(&x),
+            None => Ok(x),
+        }
+    }
+}
