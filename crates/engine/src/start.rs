@@ -12,7 +12,7 @@ use crate::model_source::ModelSource;
 use crate::process::wire::{SourceName, Start};
 use crate::registry::ActiveRequests;
 use crate::settings::Settings;
-use crate::status::EngineStatus;
+use crate::status::{EngineStatus, IN_PROCESS_HANG_LIMIT};
 use crate::supervisor::{self, Isolation, Outputs, Supervised};
 use crate::worker::{self, Own};
 
@@ -32,7 +32,8 @@ pub fn start_with(
     let text = ModelText::read(&source.files(), &settings)?;
     let (to_loop, inbox) = channel();
     let (reports, from_loop) = channel();
-    let (requests, status) = (ActiveRequests::default(), Arc::new(EngineStatus::default()));
+    let requests = ActiveRequests::default();
+    let status = Arc::new(EngineStatus::new(IN_PROCESS_HANG_LIMIT));
     let report_tx = Box::new(move |report| reports.send(report).map_err(|_| Disconnected));
     let own = Own { settings: settings.clone(), processors: processors.clone() };
     let (ready, thread) = worker::start(source.files(), own, inbox, report_tx)?;
@@ -60,7 +61,8 @@ pub fn start_isolated(
         ModelSource::Directory { path, .. } => SourceName::Directory(path.clone()),
         ModelSource::Embedded { .. } => SourceName::Embedded,
     };
-    let (requests, status) = (ActiveRequests::default(), Arc::new(EngineStatus::default()));
+    let requests = ActiveRequests::default();
+    let status = Arc::new(EngineStatus::new(isolation.watchdog));
     let outputs = Outputs { requests: requests.clone(), status: Arc::clone(&status) };
     let start = Start { source: name, settings: settings.clone() };
     let Supervised { commands, ready, thread } = supervisor::start(isolation, start, outputs)?;

@@ -8,11 +8,15 @@ use std::time::{Duration, Instant};
 use crate::message::{Answer, QueryId, QueryReply, StatsReport};
 use crate::{Failure, Health, Stats};
 
-/// An engine with work whose last report is older than this counts as hung.
-const HANG_TIMEOUT: Duration = Duration::from_secs(60);
+/// Hang limit of an engine in this process, which no watchdog restarts.
+pub(crate) const IN_PROCESS_HANG_LIMIT: Duration = Duration::from_secs(120);
 
 /// The engine's latest statistics and its state, shared by the handle and the thread that receives reports.
-pub(crate) struct EngineStatus(Mutex<Snapshot>);
+pub(crate) struct EngineStatus {
+    snapshot: Mutex<Snapshot>,
+    /// An engine with work whose last report is older than this counts as hung. The watchdog's limit, where there is one.
+    hang_limit: Duration,
+}
 
 struct Snapshot {
     /// The running process's latest statistics.
@@ -59,21 +63,21 @@ impl Snapshot {
     }
 }
 
-impl Default for EngineStatus {
-    fn default() -> Self {
+impl EngineStatus {
+    /// The status of an engine that counts as hung after `hang_limit` without a report.
+    pub(crate) fn new(hang_limit: Duration) -> Self {
         let (stats, earlier) = Default::default();
-        Self(Mutex::new(Snapshot {
+        let snapshot = Snapshot {
             stats,
             earlier,
             reported_at: Instant::now(),
             state: EngineState::Running,
             queries: BTreeMap::new(),
             next_query: QueryId(0),
-        }))
+        };
+        Self { snapshot: Mutex::new(snapshot), hang_limit }
     }
-}
 
-impl EngineStatus {
     /// Stores a report's statistics, if it has any, and delivers its replies.
     pub(crate) fn update(&self, stats: Option<Box<StatsReport>>, replies: Vec<QueryReply>) {
         let mut snapshot = self.lock();
@@ -179,13 +183,35 @@ impl EngineStatus {
                 let silent = snapshot.reported_at.elapsed();
                 let steps = snapshot.stats.steps_total;
                 let detail = format!("{steps} steps done, the last {:.1} s ago", silent.as_secs_f64());
-                Health { alive: silent < HANG_TIMEOUT, detail }
+                Health { alive: silent < self.hang_limit, detail }
             }
         }
     }
 
     /// A panic cannot leave the statistics half-written.
     fn lock(&self) -> MutexGuard<'_, Snapshot> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether an engine with work is healthy `silent` seconds after its last report.
+    fn is_alive(hang_limit_s: u64, silent_s: u64) -> bool {
+        let status = EngineStatus::new(Duration::from_secs(hang_limit_s));
+        {
+            let mut snapshot = status.lock();
+            snapshot.stats.scheduler.running = 1;
+            snapshot.reported_at -= Duration::from_secs(silent_s);
+        }
+        status.health().alive
+    }
+
+    #[test]
+    fn an_engine_hangs_after_the_watchdogs_limit() {
+        assert!(is_alive(120, 90));
+        assert!(!is_alive(60, 90));
     }
 }

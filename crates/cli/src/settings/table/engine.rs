@@ -444,7 +444,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Engine",
         commands: SERVE,
         scope: Scope::Everywhere,
-        help: "Seconds without progress after which a busy engine process is restarted.",
+        help: "Seconds without progress after which a busy engine process is restarted, and `/health` answers 503. With `--in-process`, `/health` always uses 120 s.",
         set: |config, value| {
             config.isolation.watchdog_s = value.number();
             Ok(())
