@@ -104,9 +104,12 @@ fn formats_are_listed_and_unknown_ones_refused() {
     assert!(listed.contains("hermes") && listed.contains("--reasoning-format"), "{listed}");
     let json: Value = serde_json::from_slice(&run(&["models", "--formats", "--json"]).stdout).unwrap();
     assert!(json["tool_calls"].as_array().unwrap().len() > 40, "{json}");
-    let refused = run(&["generate", "-p", "hi", "--tool-call-format", "missing"]);
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(text(&refused.stderr).contains("no tool call format `missing`"), "{refused:?}");
+    for flag in ["--tool-call-format", "--reasoning-format"] {
+        let refused = run(&["generate", "-p", "hi", flag, "missing"]);
+        assert_eq!(refused.status.code(), Some(2));
+        let error = text(&refused.stderr);
+        assert!(error.contains(&format!("{flag}: there is no format `missing`")), "{error}");
+    }
 }
 
 #[test]

@@ -94,7 +94,7 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::Everywhere,
         help: "Format in which the model writes tool calls, of those that `omnibus models --formats` lists; `none` leaves calls in the text. Default: that of the chat template.",
         set: |config, value| {
-            config.engine.tool_call_format = Some(value.text());
+            config.engine.tool_call_format = Some(known_format(value, omnibus_engine::tool_call_formats())?);
             Ok(())
         },
     },
@@ -108,7 +108,7 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::Everywhere,
         help: "Format in which the model writes its reasoning, of those that `omnibus models --formats` lists; `none` leaves it in the text. Default: that of the chat template.",
         set: |config, value| {
-            config.engine.reasoning_format = Some(value.text());
+            config.engine.reasoning_format = Some(known_format(value, omnibus_engine::reasoning_formats())?);
             Ok(())
         },
     },
@@ -176,6 +176,17 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
 ];
+
+/// The name of a format, which is one of these or `none`.
+fn known_format(value: &Value, formats: Vec<(&str, &str)>) -> Result<String, String> {
+    let name = value.text();
+    match name == "none" || formats.iter().any(|(known, _)| *known == name) {
+        true => Ok(name),
+        false => Err(format!(
+            "there is no format `{name}`; `omnibus models --formats` lists them, and `none` switches it off"
+        )),
+    }
+}
 
 /// Adds an adapter, `NAME=DIRECTORY` or `DIRECTORY`.
 fn add_adapter(config: &mut Config, text: &str) -> Result<(), String> {
