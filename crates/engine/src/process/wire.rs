@@ -150,15 +150,14 @@ mod tests {
         }
     }
 
-    #[test]
-    fn messages_round_trip() {
+    /// A job with a value in every field that crosses, and the pixels of its picture, which do not cross with it.
+    fn job() -> (Job, MediaKey, EncoderPixels) {
         let sampling =
             Sampling { logit_bias: [(3, -1.5)].into(), seed: Some(u64::MAX), ..Sampling::default() };
         let view = ViewPixels { shape: vec![1, 2], values: vec![0.5, -1.0], grid: [1, 1, 1] };
         let (key, pixels) = (MediaKey::new(&[3; 32], u128::MAX), EncoderPixels::new(vec![view]));
         let media = JobMedia::of(key, std::iter::once(1..2).collect(), pixels.clone());
         let grids = vec![GridSpan { first: 1, frames: 1, rows: 1, columns: 1 }];
-        // Pixels do not cross with the job.
         let media = JobMedia { grids, pixels: None, ..media };
         let job = Job {
             id: JobId(7),
@@ -183,6 +182,12 @@ mod tests {
             media: vec![media],
             timeout_s: Some(0.25),
         };
+        (job, key, pixels)
+    }
+
+    #[test]
+    fn messages_to_the_engine_round_trip() {
+        let (job, key, pixels) = job();
         let settings = Settings { chat_template: Some("{{ a }}".into()), ..Settings::default() };
         let start = Start { source: SourceName::Directory("a/b".into()), settings };
         check(vec![
@@ -193,9 +198,14 @@ mod tests {
             ToEngine::Command(Command::LoadAdapter(QueryId(2), NamedAdapter::new("a", "b/c"))),
             ToEngine::Command(Command::UnloadAdapter(u128::MAX)),
         ]);
+    }
+
+    #[test]
+    fn messages_from_the_engine_round_trip() {
         let token =
             TokenLogprobs { token: 5, logprob: Some(-0.5), top: vec![(5, -0.5), (6, f32::NEG_INFINITY)] };
         let report = |update| JobReport { job: JobId(3), update };
+        let (_, key, _) = job();
         let jobs = vec![
             report(JobUpdate::Started {
                 cached_tokens: 32,
