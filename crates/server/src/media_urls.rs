@@ -77,7 +77,7 @@ impl MediaUrls {
     pub fn new(domains: &[String], directories: &[PathBuf]) -> Result<Self, String> {
         let directory = |path: &PathBuf| {
             let found = path.canonicalize().ok().filter(|path| path.is_dir());
-            found.ok_or_else(|| format!("{} is no directory", path.display()))
+            found.ok_or_else(|| format!("{} is not a directory", path.display()))
         };
         Ok(Self {
             domains: domains.iter().map(|text| Domain::read(text)).collect::<Result<_, _>>()?,
@@ -106,7 +106,7 @@ impl MediaUrls {
             for file in source.each_file() {
                 let MediaSource::Url(url) = &*file else { continue };
                 let fail = |why: String| ApiError::invalid(&*field, format!("`{field}`: {why}"));
-                let url = Url::parse(url).map_err(|error| fail(format!("is no URL: {error}")))?;
+                let url = Url::parse(url).map_err(|error| fail(format!("is not a valid URL: {error}")))?;
                 let bytes = match url.scheme() {
                     "file" if !self.directories.is_empty() => self.read(&url, left, &mut reserved),
                     "http" | "https" if !self.domains.is_empty() => {

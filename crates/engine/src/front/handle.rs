@@ -302,7 +302,9 @@ impl Shared {
         const TIMEOUT: Duration = Duration::from_secs(10);
         match self.query(TIMEOUT, Command::ListSessions)? {
             Answer::Sessions(sessions) => Ok(sessions),
-            Answer::Adapter(_) => Err(Failure::unavailable("the engine gave another answer")),
+            Answer::Adapter(_) => {
+                Err(Failure::unavailable("unexpected reply from the engine; this is a bug"))
+            }
         }
     }
 

@@ -75,7 +75,7 @@ impl ModelText {
         if self.speech.is_some() {
             let field = if matches!(input, Input::Chat(_)) { "messages" } else { "prompt" };
             let message =
-                "this model writes down speech only; use /v1/audio/transcriptions or /v1/audio/translations";
+                "this model only transcribes speech; use /v1/audio/transcriptions or /v1/audio/translations";
             return Err(Failure::bad_request(field, message));
         }
         let Input::Chat(chat) = input else { return Ok(input) };
@@ -258,7 +258,10 @@ impl ModelText {
         }
         let begins = self.render(&marked)?.find(MARK).and_then(|at| whole.get(at..).map(str::to_owned));
         begins.ok_or_else(|| {
-            Failure::bad_request("messages", "the chat template hides where the last message begins")
+            Failure::bad_request(
+                "messages",
+                "cannot find the start of the last message in the rendered chat template",
+            )
         })
     }
 

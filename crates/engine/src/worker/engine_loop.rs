@@ -557,7 +557,7 @@ fn failed(failure: core::Failure) -> JobUpdate {
     let message = match failure {
         core::Failure::Sampling => "the model's numbers for this request were not finite",
         core::Failure::Step => "this request cannot be computed even on its own",
-        core::Failure::Engine => "the engine gave this request up",
+        core::Failure::Engine => "the engine could not continue this request",
     };
     JobUpdate::Failed(Failure::Engine { message: message.to_owned() })
 }

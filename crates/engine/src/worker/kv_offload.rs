@@ -30,7 +30,7 @@ const BATCH_BLOCKS: usize = 16;
 const BATCH_BYTES: usize = 8 << 20;
 /// The same while the loop is idle: a request that comes meanwhile waits for them.
 const IDLE_BATCH_BYTES: usize = 2 << 20;
-/// MessageBoundaries after which blocks are copied out even if there is work.
+/// Iterations after which blocks are copied out even while sequences run.
 const ITERATIONS_MAX: usize = 16;
 /// Most bytes read for one sequence at a time, so that a long prompt does not fill the memory twice.
 const READ_BYTES_MAX: usize = 256 << 20;
