@@ -39,10 +39,12 @@ pub enum Failure {
         message: String,
     },
     /// Request another model.
-    #[error("the model `{model}` is not served here")]
+    #[error("the model `{model}` is not served here; served: {}", quoted(served))]
     UnknownModel {
         /// The requested name.
         model: String,
+        /// The names that are served.
+        served: Vec<String>,
     },
     /// Shorten the prompt or the answer.
     #[error(
@@ -58,9 +60,9 @@ pub enum Failure {
         limit: usize,
     },
     /// Try again later.
-    #[error("the queue is full; retry in {retry_after_s} s")]
+    #[error("the queue is full; retry in {} s", (*retry_after_s).max(RETRY_MIN_S))]
     Busy {
-        /// An estimate from the queue as it is.
+        /// An estimate from the queue as it is. [`Failure::retry_after_s`] is never zero.
         retry_after_s: u64,
     },
     /// The request's own time limit passed.
@@ -85,7 +87,37 @@ pub enum Failure {
     },
 }
 
+/// Shortest time after which a client is told to try again.
+const RETRY_MIN_S: u64 = 1;
+
+/// Names in backticks, with commas between them.
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
 impl Failure {
+    /// In how many seconds to try again, where that is known.
+    pub fn retry_after_s(&self) -> Option<u64> {
+        match self {
+            Self::Busy { retry_after_s } => Some((*retry_after_s).max(RETRY_MIN_S)),
+            Self::Unavailable { retry_after_s, .. } => *retry_after_s,
+            Self::BadRequest { .. }
+            | Self::UnknownModel { .. }
+            | Self::TooLong { .. }
+            | Self::Timeout { .. }
+            | Self::Engine { .. } => None,
+        }
+    }
+
+    /// A request for a model that is none of these.
+    pub fn unknown_model<'a>(
+        model: impl Into<String>,
+        served: impl IntoIterator<Item = &'a crate::ModelInfo>,
+    ) -> Self {
+        let names = served.into_iter().flat_map(crate::ModelInfo::names).map(str::to_owned);
+        Self::UnknownModel { model: model.into(), served: names.collect() }
+    }
+
     /// For an unknown time.
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self::Unavailable { message: message.into(), retry_after_s: None }

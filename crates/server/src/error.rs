@@ -214,7 +214,7 @@ const CONTEXT_LENGTH: &str = "context_length_exceeded";
 
 impl From<Failure> for ApiError {
     fn from(failure: Failure) -> Self {
-        let message = failure.to_string();
+        let (message, retry_after_s) = (failure.to_string(), failure.retry_after_s());
         match failure {
             Failure::BadRequest { field, .. } => Self::invalid(field, message),
             Failure::UnknownModel { .. } => {
@@ -224,12 +224,12 @@ impl From<Failure> for ApiError {
                 let overflow = Some(Overflow { prompt_tokens, completion_tokens, limit });
                 Self { overflow, ..Self::new(ErrorKind::InvalidRequest, CONTEXT_LENGTH, message) }
             }
-            Failure::Busy { retry_after_s } => {
+            Failure::Busy { .. } => {
                 let error = Self::new(ErrorKind::RateLimited, "queue_full", message);
-                Self { retry_after_s: Some(retry_after_s.max(1)), ..error }
+                Self { retry_after_s, ..error }
             }
             Failure::Timeout { .. } => Self::new(ErrorKind::Timeout, "timeout", message),
-            Failure::Unavailable { retry_after_s, .. } => {
+            Failure::Unavailable { .. } => {
                 let error = Self::unavailable(message);
                 Self { retry_after_s: retry_after_s.or(error.retry_after_s), ..error }
             }
@@ -325,9 +325,9 @@ mod tests {
             ]],
         );
         check(
-            Failure::UnknownModel { model: "gpt-4".into() },
+            Failure::UnknownModel { model: "gpt-4".into(), served: vec!["a".into(), "b:c".into()] },
             expect![[
-                r#"404 None {"error":{"message":"the model `gpt-4` is not served here","type":"invalid_request_error","param":"model","code":"model_not_found"}}"#
+                r#"404 None {"error":{"message":"the model `gpt-4` is not served here; served: `a`, `b:c`","type":"invalid_request_error","param":"model","code":"model_not_found"}}"#
             ]],
         );
         check(
@@ -339,7 +339,7 @@ mod tests {
         check(
             Failure::Busy { retry_after_s: 0 },
             expect![[
-                r#"429 Some(1) {"error":{"message":"the queue is full; retry in 0 s","type":"rate_limit_error","param":null,"code":"queue_full"}}"#
+                r#"429 Some(1) {"error":{"message":"the queue is full; retry in 1 s","type":"rate_limit_error","param":null,"code":"queue_full"}}"#
             ]],
         );
         check(

@@ -124,8 +124,7 @@ impl Handle {
 
     /// Every served model: the model, then its adapters.
     pub fn models(&self) -> Vec<ModelInfo> {
-        let adapters = self.0.adapters.models(&self.0.info);
-        std::iter::once(self.0.info.clone()).chain(adapters).collect()
+        self.0.models()
     }
 
     /// Renders, tokenizes, checks and queues a request. Takes milliseconds of CPU for a long prompt: async callers run
@@ -320,6 +319,11 @@ impl Shared {
         self.commands.send(command).map_err(|_| Failure::unavailable("the engine has stopped"))
     }
 
+    fn models(&self) -> Vec<ModelInfo> {
+        let adapters = self.adapters.models(&self.info);
+        std::iter::once(self.info.clone()).chain(adapters).collect()
+    }
+
     fn text_of(&self, model: Option<&str>) -> Result<&ModelText, Failure> {
         self.served(model).map(|served| served.text)
     }
@@ -334,7 +338,7 @@ impl Shared {
         let of_base = |base: &str| name.strip_prefix(base)?.strip_prefix(':');
         let named = std::iter::once(name).chain(self.info.names().filter_map(of_base));
         let found = named.filter_map(|name| Some((name, self.adapters.find(name)?))).next();
-        let (name, adapter) = found.ok_or_else(|| Failure::UnknownModel { model: name.to_owned() })?;
+        let (name, adapter) = found.ok_or_else(|| Failure::unknown_model(name, &self.models()))?;
         Ok(Served { adapter: Some(adapter), name: name.to_owned(), ..base })
     }
 

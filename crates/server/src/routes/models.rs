@@ -29,7 +29,7 @@ pub async fn one(
     let models = app.engine.models();
     let found = models.iter().find(|info| info.names().any(|name| name == id));
     let found = found.map(|info| Json(listed(info, &id)));
-    found.ok_or_else(|| omnibus_engine::Failure::UnknownModel { model: id }.into())
+    found.ok_or_else(|| omnibus_engine::Failure::unknown_model(id, &models).into())
 }
 
 /// A model under one of its names.

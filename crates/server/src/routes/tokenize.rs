@@ -45,7 +45,7 @@ fn max_model_len(app: &App, model: Option<&str>) -> Result<usize, ApiError> {
         None => models.first(),
         Some(name) => models.iter().find(|info| info.names().any(|served| served == name)),
     };
-    let unknown = || Failure::UnknownModel { model: model.unwrap_or_default().into() };
+    let unknown = || Failure::unknown_model(model.unwrap_or_default(), &models);
     Ok(found.ok_or_else(unknown)?.max_model_len)
 }
 

@@ -63,7 +63,7 @@ impl ScriptedEngine {
     fn check_model(&self, model: Option<&str>) -> Result<(), Failure> {
         match model {
             None | Some("scripted" | "alias/one") => Ok(()),
-            Some(model) => Err(Failure::UnknownModel { model: model.into() }),
+            Some(model) => Err(Failure::unknown_model(model, &self.models())),
         }
     }
 
@@ -159,7 +159,7 @@ impl Engine for ScriptedEngine {
     }
 
     fn unload_adapter<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Failure>> {
-        let unknown = Failure::UnknownModel { model: name.to_owned() };
+        let unknown = Failure::unknown_model(name, &self.models());
         async { Err(unknown) }.boxed()
     }
 

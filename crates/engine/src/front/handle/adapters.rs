@@ -26,17 +26,19 @@ impl Handle {
         match answer {
             Answer::Adapter(Ok(id)) => adapters.insert(name.to_owned(), path.to_owned(), id),
             Answer::Adapter(Err(why)) => return Err(Failure::bad_request("lora_path", why)),
-            Answer::Sessions(_) => return Err(Failure::unavailable("the engine gave another answer")),
+            Answer::Sessions(_) => {
+                return Err(Failure::unavailable("unexpected reply from the engine; this is a bug"));
+            }
         }
         let loaded = adapters.models(&self.0.info).into_iter().find(|model| model.id == name);
-        loaded.ok_or_else(|| Failure::UnknownModel { model: name.to_owned() })
+        loaded.ok_or_else(|| Failure::unknown_model(name, &self.models()))
     }
 
     /// Unloads an adapter. New requests for it are refused at once; those that run are waited for.
     pub async fn unload_adapter(&self, name: &str) -> Result<(), Failure> {
         let adapters = &self.0.adapters;
-        let retired =
-            adapters.remove(name).ok_or_else(|| Failure::UnknownModel { model: name.to_owned() })?;
+        let unknown = || Failure::unknown_model(name, &self.models());
+        let retired = adapters.remove(name).ok_or_else(unknown)?;
         let id = retired.id;
         retired.unused().await;
         let _change = adapters.changes();
