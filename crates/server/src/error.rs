@@ -21,6 +21,16 @@ pub struct ApiError {
     param: Option<String>,
     retry_after_s: Option<u64>,
     overflow: Option<Overflow>,
+    log: LogState,
+}
+
+/// Whether an error is in the log already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LogState {
+    /// It is logged with the response.
+    Pending,
+    /// The engine has logged it.
+    Logged,
 }
 
 /// The sizes of a request that does not fit the context.
@@ -82,7 +92,20 @@ impl ErrorKind {
 
 impl ApiError {
     fn new(kind: ErrorKind, code: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, code, message: message.into(), param: None, retry_after_s: None, overflow: None }
+        Self {
+            kind,
+            code,
+            message: message.into(),
+            param: None,
+            retry_after_s: None,
+            overflow: None,
+            log: LogState::Pending,
+        }
+    }
+
+    /// The end of a generation that failed after it was submitted. The engine has logged it.
+    pub fn of_generation(failure: Failure) -> Self {
+        Self { log: LogState::Logged, ..Self::from(failure) }
     }
 
     /// 400: a field has an invalid value.
@@ -182,6 +205,11 @@ impl ApiError {
     /// A human-readable description.
     pub fn message(&self) -> &str {
         &self.message
+    }
+
+    /// The description, unless it is in the log already.
+    pub fn unlogged_message(&self) -> Option<&str> {
+        (self.log == LogState::Pending).then_some(&*self.message)
     }
 
     /// The field at fault.

@@ -280,7 +280,8 @@ pub async fn layer(request: Request, next: Next) -> Response {
     let method = method_label(request.method().as_str());
     let response = next.run(request).await;
     let status = response.status().as_u16();
-    let error = response.extensions().get::<Failed>().map(|failed| failed.0.message().to_owned());
+    let failed = response.extensions().get::<Failed>();
+    let error = failed.and_then(|failed| failed.0.unlogged_message()).map(str::to_owned);
     let seconds = since.elapsed().as_secs_f64();
     tracing::info!(method, route, status, seconds, error, "response");
     histogram!("omnibus_http_request_seconds", "route" => route.clone()).record(seconds);

@@ -62,10 +62,8 @@ impl RequestMetrics {
             }
             Event::Delta { .. } => {}
             Event::Finished { reason, usage, .. } => self.finish(*reason, usage),
-            Event::Failed(failure) => {
-                tracing::warn!(error = %failure, "generation failed");
-                self.outcome = Some(ApiError::from(failure.clone()).code());
-            }
+            // The engine has logged it.
+            Event::Failed(failure) => self.outcome = Some(ApiError::of_generation(failure.clone()).code()),
         }
     }
 
@@ -99,5 +97,67 @@ impl Drop for RequestMetrics {
     fn drop(&mut self) {
         let outcome = self.outcome.unwrap_or("disconnected");
         counter!("omnibus_requests_total", "api" => self.api, "outcome" => outcome).increment(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use axum::Router;
+    use axum::body::Body;
+    use axum::http::Request;
+    use axum::routing::get;
+    use futures::stream;
+    use omnibus_engine::Failure;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What the server logs for a response with this error, after these events.
+    fn logged(error: ApiError, events: Vec<Event>) -> String {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        let answer = move || async move {
+            ObservedEvents::new(stream::iter(events).boxed(), "test").collect::<Vec<_>>().await;
+            Err::<(), _>(error)
+        };
+        let app =
+            Router::new().route("/", get(answer)).layer(axum::middleware::from_fn(crate::metrics::layer));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        tracing::subscriber::with_default(subscriber, || {
+            runtime.block_on(app.oneshot(Request::new(Body::empty()))).unwrap();
+        });
+        let bytes = log.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn only_the_engine_logs_why_a_generation_failed() {
+        let failure = Failure::Engine { message: "out of memory".into() };
+        let events = vec![Event::Failed(failure.clone())];
+        let log = logged(ApiError::of_generation(failure), events);
+        assert!(log.contains("status=500") && !log.contains("out of memory"), "{log}");
+    }
+
+    #[test]
+    fn a_refusal_is_logged_once_with_its_response() {
+        let log = logged(ApiError::invalid("seed", "no such seed"), Vec::new());
+        assert_eq!(log.matches("no such seed").count(), 1, "{log}");
     }
 }

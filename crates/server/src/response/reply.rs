@@ -76,7 +76,7 @@ async fn collect(mut events: ChoiceEvents, choices: Choices) -> Result<(Vec<Comp
     let mut completions = vec![Completion::default(); choices.count];
     while let Some((choice, event)) = events.next().await {
         match event {
-            Event::Failed(failure) => return Err(failure.into()),
+            Event::Failed(failure) => return Err(ApiError::of_generation(failure)),
             Event::Finished { usage, .. } => totals.add(choice, usage),
             Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Delta { .. } => {}
         }
@@ -100,7 +100,7 @@ async fn streamed(
 ) -> Result<Response, ApiError> {
     let first = tokio::time::timeout(FIRST_EVENT_TIMEOUT, events.next()).await;
     match &first {
-        Ok(Some((_, Event::Failed(failure)))) => return Err(failure.clone().into()),
+        Ok(Some((_, Event::Failed(failure)))) => return Err(ApiError::of_generation(failure.clone())),
         Ok(None) => return Err(incomplete()),
         Ok(Some(_)) | Err(_) => {}
     }
@@ -166,7 +166,7 @@ impl<F: Framer> SseStream<F> {
 
     fn event(&mut self, choice: usize, event: Event) {
         match event {
-            Event::Failed(failure) => return self.fail(&failure.into()),
+            Event::Failed(failure) => return self.fail(&ApiError::of_generation(failure)),
             Event::Finished { usage, .. } => self.totals.add(choice, usage),
             Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Delta { .. } => {}
         }
