@@ -15,6 +15,7 @@ use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::FaultPlan;
@@ -38,7 +39,7 @@ pub(crate) struct BlockName {
 /// A block's content.
 pub(crate) struct BlockData {
     pub(crate) name: BlockName,
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Bytes,
 }
 
 /// The result of a read.
@@ -140,7 +141,7 @@ impl Disk {
     }
 
     /// Writes a block unless it is on disk; drops it when the writer is behind.
-    pub(crate) fn put(&self, name: BlockName, bytes: Vec<u8>) {
+    pub(crate) fn put(&self, name: BlockName, bytes: Bytes) {
         if self.has(name) {
             return;
         }
@@ -154,7 +155,7 @@ impl Disk {
     }
 
     /// Writes a block unless it is on disk, and waits for the writer.
-    pub(crate) fn put_blocking(&self, name: BlockName, bytes: Vec<u8>) {
+    pub(crate) fn put_blocking(&self, name: BlockName, bytes: Bytes) {
         if let Some(writes) = self.writes.as_ref().filter(|_| !self.has(name)) {
             self.shared.queued.fetch_add(1, Ordering::Relaxed);
             let _writer_lives_until_drop = writes.send(BlockData { name, bytes });

@@ -7,21 +7,21 @@ mod adapters;
 mod alignment;
 mod capacity;
 mod catch_panic;
+mod device_call;
+mod device_client;
 mod encoders;
 mod engine_loop;
-mod faulty_runner;
+mod faulty_device;
 mod feature_files;
 mod grammars;
 mod kv_offload;
-mod kv_store;
-mod media_encoding;
 mod memory;
 mod model_runner;
+mod model_traits;
 mod prompt_file;
 mod prompt_logprobs;
 mod prompt_output;
 mod proposer;
-mod runner;
 mod step_input;
 mod vision;
 mod warm_up;
@@ -88,7 +88,7 @@ const SINK_TOKENS: usize = 4;
 /// A loaded model, and what the loop needs to run it.
 struct Loaded {
     ready: Ready,
-    runner: Box<dyn runner::Runner>,
+    device: device_client::DeviceClient,
     scheduler: omnibus_core::Scheduler,
     offload: Option<kv_offload::KvOffload>,
     prompt_file: Option<prompt_file::PromptFile>,
@@ -152,20 +152,30 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
     let scheduler = omnibus_core::Scheduler::new(capacity.scheduler_settings(&model, settings));
     let mut runner = model_runner::ModelRunner::new(model, &capacity, settings).map_err(StartError::new)?;
     let speech = tokenizer_of(source).ok().and_then(|tokenizer| SpeechTokens::read(source, &tokenizer));
+    let processors = match settings.faults.is_empty() {
+        true => processors.clone(),
+        false => processors.clone().with(faulty_device::NOT_A_NUMBER, faulty_device::not_a_number),
+    };
     runner.set_processors(match speech {
-        Some(tokens) => processors.clone().with(SPEECH_RULES, SpeechRules(tokens)),
-        None => processors.clone(),
+        Some(tokens) => processors.with(SPEECH_RULES, SpeechRules(tokens)),
+        None => processors,
     });
     runner.set_vision(vision);
     warm_up::warm_up(&mut runner, settings).map_err(StartError::new)?;
-    let offload = kv_offload::KvOffload::open(settings, source, &runner, &capacity)?;
-    let runner: Box<dyn runner::Runner> = match settings.faults.is_empty() {
-        true => Box::new(runner),
-        false => Box::new(faulty_runner::FaultyRunner::new(runner, settings.faults.clone())),
+    runner.set_prompt_cache(prompt_file.as_ref().and_then(prompt_file::PromptFile::cache));
+    let traits = runner.traits();
+    let offload = kv_offload::KvOffload::open(settings, source, &traits.kv, &capacity)?;
+    let device = match settings.faults.is_empty() {
+        true => device_client::DeviceClient::new(runner, traits),
+        false => {
+            let blocks = runner.least_blocks();
+            let faulty = faulty_device::FaultyDevice::new(runner, settings.faults.clone(), blocks);
+            device_client::DeviceClient::new(faulty, traits)
+        }
     };
     let smaller_pools = capacity.smaller.into();
     let grammars = grammars::Grammars::new(source, ready.vocab_size, &settings.grammar_limits);
-    Ok(Loaded { ready, runner, scheduler, offload, prompt_file, smaller_pools, grammars })
+    Ok(Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars })
 }
 
 /// Sets the default device of the calling thread.

@@ -5,11 +5,13 @@
 
 mod footprint;
 mod manifest;
+mod span_rule;
 mod stage;
 mod summary;
 mod validate;
 
 pub(crate) use manifest::{EMBED_NORM, HYPER_PARTS, POSITIONS, RESIDUAL_GATES};
+pub use span_rule::SpanRule;
 pub use stage::Stage;
 
 use std::ops::Range;
@@ -99,19 +101,12 @@ impl Blueprint {
     /// of each picture's features, in order. One pass must compute all of a span, and a cached prefix must not end inside
     /// one, because its keys depend on all of it.
     pub fn bidirectional_spans(&self, prompt: &[u32], media: &[Range<usize>]) -> Vec<SpanRuns> {
-        match self.directions() {
-            Bidirectional::Pictures => media.iter().map(|run| vec![run.clone()]).collect(),
-            Bidirectional::AllPictures => {
-                let is_picture =
-                    |at: &usize| prompt.get(*at).is_some_and(|token| self.picture_tokens.contains(token));
-                let places: Vec<usize> = (0..prompt.len()).filter(is_picture).collect();
-                let runs = places.chunk_by(|place, next| place + 1 == *next);
-                let runs: SpanRuns = runs.filter_map(|run| Some(*run.first()?..run.last()? + 1)).collect();
-                std::iter::once(runs).filter(|runs| !runs.is_empty()).collect()
-            }
-            Bidirectional::Prompts => vec![std::iter::once(0..prompt.len()).collect()],
-            Bidirectional::No => Vec::new(),
-        }
+        self.span_rule().spans(prompt, media)
+    }
+
+    /// Which positions of a prompt attend to each other in both directions.
+    pub fn span_rule(&self) -> SpanRule {
+        SpanRule { directions: self.directions(), picture_tokens: self.picture_tokens.clone() }
     }
 
     /// Most positions of a span, of a prompt and a picture of so many tokens at most. Zero if there are none.

@@ -52,7 +52,7 @@ pub use batch::{
 };
 pub use blueprint::{
     AlternatingUpdates, Blueprint, Finish, Head, History, HyperConnections, LayerSpec, MediaVocabulary,
-    Names, NormPlacement, Passes, PerLayerInputs, Residual, RotatedModule, Stage, StreamDtype,
+    Names, NormPlacement, Passes, PerLayerInputs, Residual, RotatedModule, SpanRule, Stage, StreamDtype,
 };
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
 pub use cross_weights::{CrossHead, CrossWeights};

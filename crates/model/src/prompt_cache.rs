@@ -35,7 +35,7 @@ pub struct PromptCache {
 }
 
 /// A block to fill from a file: in which group, where, and which block of the sequence it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[allow(missing_docs)]
 pub struct BlockImport {
     pub group: usize,

@@ -17,7 +17,7 @@ pub(super) fn run(
         let started = Instant::now();
         let blocks: Vec<BlockData> = names
             .into_iter()
-            .map_while(|name| Some(BlockData { name, bytes: read(shared, name)? }))
+            .map_while(|name| Some(BlockData { name, bytes: read(shared, name)?.into() }))
             .collect();
         shared.count(|stats| stats.read_blocks_total += blocks.len() as u64);
         on_read(ReadResult { blocks, took: started.elapsed() });

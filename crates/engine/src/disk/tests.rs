@@ -48,7 +48,7 @@ impl World {
     /// Writes these blocks and waits until they are there.
     fn write(&self, keys: impl IntoIterator<Item = u128>) {
         let (disk, _reports) = self.open();
-        keys.into_iter().for_each(|key| disk.put(name(key), content(key)));
+        keys.into_iter().for_each(|key| disk.put(name(key), content(key).into()));
     }
 
     fn read(&self, keys: &[u128]) -> (Vec<u128>, DiskStats) {
@@ -165,7 +165,7 @@ fn a_full_disk_costs_the_block_and_nothing_else() {
     let folder = world.directory.join("kv").join(Fingerprint([7; 32]).folder());
     fs::remove_dir_all(&folder).unwrap();
     fs::write(&folder, b"in the way").unwrap();
-    disk.put(name(1), content(1));
+    disk.put(name(1), content(1).into());
     disk.fetch(vec![name(1)]).unwrap();
     assert!(results.recv().unwrap().blocks.is_empty());
     let shared = Arc::clone(&disk.shared);
@@ -197,7 +197,7 @@ fn the_end_does_not_wait_for_a_reader_that_hangs() {
     });
     disk.fetch(vec![name(1)]).unwrap();
     begins.recv().unwrap();
-    disk.put(name(2), content(2));
+    disk.put(name(2), content(2).into());
     drop(disk);
     assert_eq!(world.files().len(), 1, "what waited to be written was");
     drop(release);

@@ -24,11 +24,12 @@ use omnibus_model::mrope::MultimodalPositions;
 use super::Loaded;
 use super::capacity::PoolSize;
 use super::catch_panic::catch_panic;
+use super::device_call::StepResult;
+use super::device_client::DeviceClient;
 use super::grammars::Grammars;
 use super::kv_offload::{Idleness, KvOffload};
 use super::prompt_file::PromptFile;
 use super::proposer::Proposer;
-use super::runner::{ForwardOutput, Runner, StepOutput, StepResult};
 use super::step_input::{RequestRows, StepInput};
 use crate::media::MediaKey;
 use crate::message::{
@@ -41,7 +42,7 @@ use results::StepTokens;
 
 /// The loop and everything it owns.
 pub(super) struct EngineLoop {
-    runner: Box<dyn Runner>,
+    device: DeviceClient,
     scheduler: Scheduler,
     offload: Option<KvOffload>,
     prompt_file: Option<PromptFile>,
@@ -67,6 +68,8 @@ pub(super) struct EngineLoop {
     requested_pixels: Vec<(JobId, MediaKey)>,
     /// The sequence that is encoded next, if its pixels have to come first.
     awaits_pixels: Option<SequenceId>,
+    /// Adapters that jobs may use.
+    loaded_adapters: BTreeSet<u128>,
     /// Adapters to unload once no job uses them.
     retired_adapters: BTreeSet<u128>,
     stats: LoopStats,
@@ -113,32 +116,26 @@ struct InFlightStep {
     /// Those of them whose token is known by now: they were forced.
     superseded: BTreeSet<SequenceId>,
     tokens: usize,
-    computation: Computation,
+    sampling: StepSampling,
     started: Instant,
 }
 
-#[allow(clippy::large_enum_variant, reason = "one a step in flight")]
-enum Computation {
-    /// Its sampling waits for tokens of the step before.
-    Forward(ForwardOutput),
-    Sampled(StepOutput),
+/// Whether the sampling of a step is launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StepSampling {
+    /// It waits for tokens of the step before.
+    Deferred,
+    Launched,
 }
 
 impl InFlightStep {
     fn is_deferred(&self) -> bool {
-        matches!(self.computation, Computation::Forward(_))
+        self.sampling == StepSampling::Deferred
     }
 
     /// The first row of a sampled sequence.
     fn row_of(&self, sample: usize) -> usize {
         self.samples.iter().take(sample).map(|(_, drafts)| 1 + drafts.len()).sum()
-    }
-
-    fn output(&self) -> Option<&StepOutput> {
-        match &self.computation {
-            Computation::Forward(_) => None,
-            Computation::Sampled(output) => Some(output),
-        }
     }
 }
 
@@ -163,9 +160,9 @@ const OFFLOAD_PAUSE: Duration = Duration::from_millis(100);
 
 impl EngineLoop {
     pub(super) fn new(loaded: Loaded, inbox: Receiver<Command>, report_tx: ReportSender) -> Self {
-        let Loaded { runner, scheduler, offload, prompt_file, smaller_pools, grammars, .. } = loaded;
+        let Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars } = loaded;
         Self {
-            runner,
+            device,
             scheduler,
             offload,
             prompt_file,
@@ -184,6 +181,7 @@ impl EngineLoop {
             replies: Vec::new(),
             requested_pixels: Vec::new(),
             awaits_pixels: None,
+            loaded_adapters: ready.adapters.iter().filter_map(|adapter| adapter.loaded).collect(),
             retired_adapters: BTreeSet::new(),
             stats: LoopStats::default(),
             panics: 0,
@@ -206,7 +204,7 @@ impl EngineLoop {
         }
         self.in_flight.clear();
         if let Some(offload) = &mut self.offload
-            && let Err(error) = offload.flush(&mut self.scheduler, self.runner.kv())
+            && let Err(error) = offload.flush(&mut self.scheduler, &mut self.device)
         {
             tracing::warn!(%error, "some cached blocks could not be written to disk");
         }
@@ -235,7 +233,7 @@ impl EngineLoop {
     fn advance(&mut self) -> mlx::Result<()> {
         let now = self.now();
         if let Some(offload) = &mut self.offload {
-            offload.finish_reads(&mut self.scheduler, self.runner.kv_mut(), now)?;
+            offload.finish_reads(&mut self.scheduler, &mut self.device, now)?;
         }
         self.advance_encoding()?;
         self.step()
@@ -251,7 +249,7 @@ impl EngineLoop {
         self.idle_since = since;
         let is_paused = since.is_some_and(|since| since.elapsed() < OFFLOAD_PAUSE);
         let idleness = if idle && !is_paused { Idleness::Idle } else { Idleness::Busy };
-        let left = offload.offload(&mut self.scheduler, self.runner.kv(), idleness)?;
+        let left = offload.offload(&mut self.scheduler, &mut self.device, idleness)?;
         self.pending_offload = match idle {
             true if is_paused => PendingOffload::Paused,
             true if left => PendingOffload::Yes,
@@ -263,7 +261,7 @@ impl EngineLoop {
     /// Keeps as many steps in flight as the runner allows, and reads the oldest.
     fn step(&mut self) -> mlx::Result<()> {
         let started = Instant::now();
-        while self.in_flight.len() < self.runner.depth()
+        while self.in_flight.len() < self.device.traits().depth
             && !self.in_flight.back().is_some_and(InFlightStep::is_deferred)
         {
             let planning = Instant::now();
@@ -274,8 +272,8 @@ impl EngineLoop {
             }
             self.launch(&plan)?;
         }
+        let dispatching = self.device.stats().dispatching;
         let read = self.read_oldest();
-        let dispatching = self.runner.take_dispatching();
         self.stats.add_times(started.elapsed(), dispatching);
         read
     }
@@ -287,7 +285,7 @@ impl EngineLoop {
             let plan = self.scheduler.plan(now);
             let Some(offload) = &mut self.offload else { return Ok(plan) };
             for id in self.scheduler.newly_admitted(&plan) {
-                offload.restore(&mut self.scheduler, self.runner.kv_mut(), id, now)?;
+                offload.restore(&mut self.scheduler, &mut self.device, id, now)?;
                 if !self.scheduler.is_current(&plan) {
                     break;
                 }
@@ -306,7 +304,7 @@ impl EngineLoop {
             self.handle_event(event);
         }
         if let Some(offload) = &mut self.offload {
-            offload.swap_out(&mut self.scheduler, self.runner.kv(), &allocation.swaps)?;
+            offload.swap_out(&mut self.scheduler, &mut self.device, &allocation.swaps)?;
         }
         if plan.scheduled.is_empty() {
             return Ok(());
@@ -318,22 +316,23 @@ impl EngineLoop {
         let input = StepInput { copies: allocation.copies, ..input };
         self.encode_missing(plan)?;
         let (deferred, masked) = (self.is_deferred(plan), self.is_masked(&samples));
-        let before = self.in_flight.back().and_then(InFlightStep::output);
-        let (runner, grammars) = (&mut self.runner, &mut self.grammars);
-        let computation = catch_panic(|| {
-            let forward = runner.forward(&input, before)?;
+        let before = self.in_flight.back().filter(|step| !step.is_deferred());
+        let (step, after, tokens) = (plan.id.0, before.map(|step| step.plan.0), input.tokens.len());
+        let (device, grammars) = (&mut self.device, &mut self.grammars);
+        let sampling = catch_panic(|| {
+            device.forward(step, after, input)?;
             if deferred || masked {
-                runner.dispatch(&forward)?;
+                device.dispatch(step)?;
             }
             if deferred {
-                return Ok(Computation::Forward(forward));
+                return Ok(StepSampling::Deferred);
             }
             let masks = grammars.take_masks(samples.iter().map(|(sequence, _)| *sequence));
-            let changes = SamplingChanges { masks, ..SamplingChanges::default() };
-            runner.sample(forward, &changes).map(Computation::Sampled)
+            device.sample(step, SamplingChanges { masks, ..SamplingChanges::default() })?;
+            Ok(StepSampling::Launched)
         })?;
-        let (plan, tokens, superseded) = (plan.id, input.tokens.len(), BTreeSet::new());
-        self.in_flight.push_back(InFlightStep { plan, samples, superseded, tokens, computation, started });
+        let (plan, superseded) = (plan.id, BTreeSet::new());
+        self.in_flight.push_back(InFlightStep { plan, samples, superseded, tokens, sampling, started });
         Ok(())
     }
 
@@ -423,11 +422,8 @@ impl EngineLoop {
     /// launched.
     fn read_oldest(&mut self) -> mlx::Result<()> {
         let Some(step) = self.in_flight.pop_front() else { return Ok(()) };
-        let Some(output) = step.output() else {
-            return Err(mlx::Error::new("a step is read before it is sampled"));
-        };
         let waiting = Instant::now();
-        let result = catch_panic(|| self.runner.read(output));
+        let result = catch_panic(|| self.device.read(step.plan.0));
         self.stats.add_waiting(waiting.elapsed());
         let StepResult { sampled, prompts } = result?;
         let took = self.took(&step);
@@ -462,17 +458,15 @@ impl EngineLoop {
     /// Launches the sampling of the oldest step in flight, if it was deferred.
     fn sample_deferred(&mut self) -> mlx::Result<()> {
         let Some(mut step) = self.in_flight.pop_front() else { return Ok(()) };
-        step.computation = match step.computation {
-            Computation::Forward(forward) => {
-                let sampled = step.samples.iter().map(|(sequence, _)| *sequence);
-                let masked = sampled.filter(|sequence| !step.superseded.contains(sequence));
-                let mut changes = std::mem::take(&mut self.changes);
-                changes.masks = self.grammars.take_masks(masked);
-                let runner = &mut self.runner;
-                Computation::Sampled(catch_panic(|| runner.sample(forward, &changes))?)
-            }
-            sampled @ Computation::Sampled(_) => sampled,
-        };
+        if step.is_deferred() {
+            let sampled = step.samples.iter().map(|(sequence, _)| *sequence);
+            let masked = sampled.filter(|sequence| !step.superseded.contains(sequence));
+            let mut changes = std::mem::take(&mut self.changes);
+            changes.masks = self.grammars.take_masks(masked);
+            let device = &mut self.device;
+            catch_panic(|| device.sample(step.plan.0, changes))?;
+            step.sampling = StepSampling::Launched;
+        }
         self.in_flight.push_front(step);
         Ok(())
     }
@@ -517,7 +511,7 @@ impl EngineLoop {
         self.stats.finished();
         let update = match (&mut self.prompt_file, update) {
             (Some(file), JobUpdate::Finished(reason)) => {
-                match file.finish(&self.scheduler, self.runner.kv()) {
+                match file.finish(&self.scheduler, &mut self.device) {
                     Ok(()) => JobUpdate::Finished(reason),
                     Err(failure) => JobUpdate::Failed(failure),
                 }

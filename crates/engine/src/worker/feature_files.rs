@@ -78,7 +78,7 @@ impl FeatureFiles {
             };
             self.reading = None;
             if reading == key {
-                let bytes = result.blocks.first().map(|block| block.bytes.as_slice());
+                let bytes = result.blocks.first().map(|block| &block.bytes[..]);
                 return bytes
                     .and_then(|bytes| features_of(key, bytes))
                     .map_or(FeatureRead::Absent, FeatureRead::Done);
@@ -94,7 +94,7 @@ impl FeatureFiles {
     /// Writes features, unless they are there or the writer is behind.
     pub(super) fn write(&self, key: MediaKey, features: &Features) -> mlx::Result<()> {
         if !self.has(key) {
-            self.disk.put(name_of(key), bytes_of(key, features)?);
+            self.disk.put(name_of(key), bytes_of(key, features)?.into());
         }
         Ok(())
     }

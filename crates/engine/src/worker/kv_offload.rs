@@ -11,14 +11,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-use mlx::Array;
+use bytes::Bytes;
 use omnibus_core::{CachedBlock, HoldReason, OffloadTier, Scheduler, SequenceId, Tick, Transfer};
 use omnibus_kv::BlockId;
-use omnibus_model::{BlockBytes, Source};
+use omnibus_model::Source;
 use sha2::{Digest, Sha256};
 
 use super::capacity::Capacity;
-use super::kv_store::KvStore;
+use super::device_call::GroupBlocks;
+use super::device_client::DeviceClient;
+use super::model_traits::KvLayout;
 use crate::disk::{BlockName, BlockSizes, Disk, QUEUED_BYTES_MAX, ReadResult};
 use crate::{CpuActivations, DiskStats, Settings, StartError, SwapStats};
 use host::Host;
@@ -60,7 +62,6 @@ struct DiskTier {
 /// Blocks that are being copied out.
 struct PendingExport {
     names: Vec<BlockName>,
-    parts: Vec<BlockBytes>,
 }
 
 /// What else the loop has to do.
@@ -79,12 +80,11 @@ impl KvOffload {
     pub(super) fn open(
         settings: &Settings,
         source: &Source,
-        kv: &dyn KvStore,
+        layout: &KvLayout,
         capacity: &Capacity,
     ) -> Result<Option<Self>, StartError> {
-        let groups = 0..kv.cache().groups().len();
-        let block_bytes: Vec<usize> = groups.map(|group| kv.cache().block_bytes(group)).collect();
-        let disk = DiskTier::open(settings, source, kv, &block_bytes)?;
+        let block_bytes = layout.block_bytes.clone();
+        let disk = DiskTier::open(settings, source, layout)?;
         let host = Host::new(capacity.memory.swap_bytes);
         if disk.is_none() && host.limit_bytes() == 0 {
             return Ok(None);
@@ -141,7 +141,7 @@ impl KvOffload {
     pub(super) fn restore(
         &mut self,
         scheduler: &mut Scheduler,
-        kv: &mut dyn KvStore,
+        device: &mut DeviceClient,
         id: SequenceId,
         now: Tick,
     ) -> mlx::Result<()> {
@@ -152,7 +152,7 @@ impl KvOffload {
             let sought: BTreeSet<BlockName> =
                 self.find_restorable(scheduler, id).into_iter().map(|(name, _)| name).collect();
             let restored =
-                self.write_back(scheduler, kv, id, &nothing_read, |name| sought.contains(&name))?;
+                self.write_back(scheduler, device, id, &nothing_read, |name| sought.contains(&name))?;
             if restored == 0 {
                 break;
             }
@@ -165,9 +165,9 @@ impl KvOffload {
     fn write_back(
         &mut self,
         scheduler: &mut Scheduler,
-        kv: &mut dyn KvStore,
+        device: &mut DeviceClient,
         id: SequenceId,
-        read: &BTreeMap<BlockName, Vec<u8>>,
+        read: &BTreeMap<BlockName, Bytes>,
         wanted: impl Fn(BlockName) -> bool,
     ) -> mlx::Result<usize> {
         let host = &self.host;
@@ -177,15 +177,15 @@ impl KvOffload {
             return Ok(0);
         }
         let names: Vec<BlockName> = restored.iter().map(|block| name_of(block.group, block.hash)).collect();
-        let content = |name: &BlockName| read.get(name).map(Vec::as_slice).or_else(|| host.get(*name));
-        let contents: Vec<&[u8]> = names.iter().filter_map(content).collect();
-        kv.finish()?;
+        let content = |name: &BlockName| read.get(name).or_else(|| host.get(*name)).cloned();
+        let contents: Vec<Bytes> = names.iter().filter_map(content).collect();
+        device.finish()?;
         let started = Instant::now();
         for group in 0..self.block_bytes.len() {
             let of_group = restored.iter().zip(&contents).filter(|(block, _)| block.group == group);
-            let (blocks, contents): (Vec<BlockId>, Vec<&[u8]>) =
-                of_group.map(|(block, content)| (block.block, *content)).unzip();
-            kv.write_blocks(group, &blocks, &contents)?;
+            let (blocks, contents): (Vec<BlockId>, Vec<Bytes>) =
+                of_group.map(|(block, content)| (block.block, content.clone())).unzip();
+            device.write_blocks(GroupBlocks { group, blocks }, contents)?;
         }
         let bytes = contents.iter().map(|content| content.len() as u64).sum();
         scheduler.learn_transfer(Transfer::Onload, bytes, ticks(started.elapsed()));
@@ -201,7 +201,7 @@ impl KvOffload {
     pub(super) fn swap_out(
         &mut self,
         scheduler: &mut Scheduler,
-        kv: &dyn KvStore,
+        device: &mut DeviceClient,
         blocks: &[CachedBlock],
     ) -> mlx::Result<()> {
         let unknown = blocks.iter().filter(|block| self.find(name_of(block.group, block.hash)).is_none());
@@ -209,13 +209,13 @@ impl KvOffload {
         if unknown.is_empty() {
             return Ok(());
         }
-        kv.finish()?;
+        device.finish()?;
         let started = Instant::now();
-        let mut copied: Vec<(BlockName, Vec<u8>)> = Vec::new();
+        let mut copied: Vec<(BlockName, Bytes)> = Vec::new();
         for (group, bytes) in self.block_bytes.iter().enumerate() {
             let of_group: Vec<&CachedBlock> = unknown.iter().filter(|block| block.group == group).collect();
             for batch in of_group.chunks((SWAP_BYTES / bytes.max(&1)).max(1)) {
-                let contents = kv.read_bytes(group, &ids(batch))?.read()?;
+                let contents = device.read_blocks(group, ids(batch))?;
                 copied.extend(batch.iter().map(|block| name_of(group, block.hash)).zip(contents));
             }
         }
@@ -262,7 +262,7 @@ impl KvOffload {
     pub(super) fn finish_reads(
         &mut self,
         scheduler: &mut Scheduler,
-        kv: &mut dyn KvStore,
+        device: &mut DeviceClient,
         now: Tick,
     ) -> mlx::Result<()> {
         while let Some(disk_tier) = &self.disk {
@@ -281,9 +281,9 @@ impl KvOffload {
             let Some(id) = self.reading.complete() else { continue };
             let bytes = blocks.iter().map(|block| block.bytes.len() as u64).sum();
             scheduler.learn_transfer(Transfer::DiskRead, bytes, ticks(took));
-            let read: BTreeMap<BlockName, Vec<u8>> =
+            let read: BTreeMap<BlockName, Bytes> =
                 blocks.into_iter().map(|block| (block.name, block.bytes)).collect();
-            let restored = self.write_back(scheduler, kv, id, &read, |_| true);
+            let restored = self.write_back(scheduler, device, id, &read, |_| true);
             scheduler.release_hold(id, HoldReason::Transfer);
             if restored? > 0 {
                 // A long prompt is read in several batches.
@@ -302,14 +302,14 @@ impl KvOffload {
     pub(super) fn offload(
         &mut self,
         scheduler: &mut Scheduler,
-        kv: &dyn KvStore,
+        device: &mut DeviceClient,
         idleness: Idleness,
     ) -> mlx::Result<bool> {
         if let Some(export) = &self.export {
-            if idleness == Idleness::Busy && !export.is_done()? {
+            if idleness == Idleness::Busy && !export.is_done(device)? {
                 return Ok(true);
             }
-            self.write_exported(idleness)?;
+            self.write_exported(device, idleness)?;
         }
         let Some(disk_tier) = &self.disk else { return Ok(false) };
         self.iterations += 1;
@@ -330,16 +330,17 @@ impl KvOffload {
             let blocks: Vec<&CachedBlock> = unknown.iter().filter(|block| block.group == group).collect();
             if !blocks.is_empty() {
                 names.extend(blocks.iter().copied().map(name));
-                parts.push(kv.read_bytes(group, &ids(&blocks))?);
+                parts.push(GroupBlocks { group, blocks: ids(&blocks) });
             }
         }
-        self.export = Some(PendingExport { names, parts });
+        device.start_copy(parts)?;
+        self.export = Some(PendingExport { names });
         Ok(true)
     }
 
     /// Writes all remaining blocks. For shutdown.
-    pub(super) fn flush(&mut self, scheduler: &mut Scheduler, kv: &dyn KvStore) -> mlx::Result<()> {
-        while self.offload(scheduler, kv, Idleness::ShuttingDown)? {}
+    pub(super) fn flush(&mut self, scheduler: &mut Scheduler, device: &mut DeviceClient) -> mlx::Result<()> {
+        while self.offload(scheduler, device, Idleness::ShuttingDown)? {}
         Ok(())
     }
 
@@ -363,17 +364,14 @@ impl KvOffload {
         SwapStats { used_bytes: self.host.bytes(), limit_bytes: self.host.limit_bytes(), ..self.swapped }
     }
 
-    fn write_exported(&mut self, idleness: Idleness) -> mlx::Result<()> {
-        let (Some(PendingExport { names, parts }), Some(disk_tier)) = (self.export.take(), &self.disk) else {
+    fn write_exported(&mut self, device: &mut DeviceClient, idleness: Idleness) -> mlx::Result<()> {
+        let (Some(PendingExport { names }), Some(disk_tier)) = (self.export.take(), &self.disk) else {
             return Ok(());
         };
-        let mut names = names.into_iter();
-        for part in parts {
-            for (bytes, name) in part.read()?.into_iter().zip(names.by_ref()) {
-                match idleness {
-                    Idleness::ShuttingDown => disk_tier.disk.put_blocking(name, bytes),
-                    Idleness::Busy | Idleness::Idle => disk_tier.disk.put(name, bytes),
-                }
+        for (name, bytes) in names.into_iter().zip(device.take_copy()?) {
+            match idleness {
+                Idleness::ShuttingDown => disk_tier.disk.put_blocking(name, bytes),
+                Idleness::Busy | Idleness::Idle => disk_tier.disk.put(name, bytes),
             }
         }
         Ok(())
@@ -381,37 +379,30 @@ impl KvOffload {
 }
 
 impl DiskTier {
-    fn open(
-        settings: &Settings,
-        source: &Source,
-        kv: &dyn KvStore,
-        block_bytes: &[usize],
-    ) -> Result<Option<Self>, StartError> {
+    fn open(settings: &Settings, source: &Source, layout: &KvLayout) -> Result<Option<Self>, StartError> {
         let chosen = settings.disk.as_ref().filter(|disk| !disk.directory.as_os_str().is_empty());
         let Some(chosen) = chosen else { return Ok(None) };
         let weights = source.fingerprint().map_err(StartError::new)?;
-        let layout = kv.cache().layout();
         let activations: &[u8] = match settings.cpu_activations {
             CpuActivations::Exact => b"",
             CpuActivations::Int8 => b"int8 activations",
         };
-        let parts = Sha256::new().chain_update(weights).chain_update(layout).chain_update(activations);
+        let parts = Sha256::new().chain_update(weights).chain_update(&layout.words).chain_update(activations);
         let fingerprint = parts.finalize();
         let (results_tx, results) = channel();
         let on_read = move |result| {
             // The loop drops the receiver before the disk.
             let _receiver_gone = results_tx.send(result);
         };
-        let sizes = BlockSizes::OfGroups(block_bytes.to_vec());
+        let sizes = BlockSizes::OfGroups(layout.block_bytes.clone());
         let disk = Disk::open(chosen, "kv", fingerprint.into(), sizes, &settings.faults, on_read)?;
         Ok(Some(Self { disk, results }))
     }
 }
 
 impl PendingExport {
-    fn is_done(&self) -> mlx::Result<bool> {
-        let mut arrays = self.parts.iter().map(BlockBytes::array).map(Array::is_available);
-        arrays.try_fold(true, |done, array| Ok(done && array?))
+    fn is_done(&self, device: &mut DeviceClient) -> mlx::Result<bool> {
+        Ok(self.names.is_empty() || device.is_copied()?)
     }
 }
 

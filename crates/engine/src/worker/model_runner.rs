@@ -1,30 +1,29 @@
 //! The runner that holds the model, its KV cache and the sampling state of all sequences.
 
-use std::path::Path;
+mod answers;
+
+use std::collections::VecDeque;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mlx::{Array, Dtype};
-use omnibus_core::Token;
 use omnibus_kv::BlockId;
 use omnibus_model::{
-    AdapterId, Batch, BlockBytes, BlockExport, BlockImport, Blueprint, KvCache, KvPath, KvStorage, Model,
-    MultimodalRows, PromptCache, RotaryAxes, Segment, SpanRuns, take_rows,
+    AdapterId, Batch, BlockBytes, Blueprint, KvCache, KvPath, KvStorage, Model, MultimodalRows, PromptCache,
+    RotaryAxes, Segment, take_rows,
 };
 
 use super::alignment::PendingAlignment;
 use super::capacity::Capacity;
-use super::kv_store::KvStore;
-use super::media_encoding::{EncodingParts, MediaEncoding, MediaHit};
+use super::device_call::StepResult;
+use super::model_traits::{KvLayout, ModelTraits};
 use super::prompt_logprobs::PromptLogprobs;
 use super::prompt_output::PromptOutput;
-use super::runner::{ForwardOutput, Runner, StepOutput, StepResult};
 use super::step_input::{InputSegment, InputToken, StepInput};
 use super::vision::Vision;
 use crate::logits_processor::LogitsProcessors;
-use crate::media::{JobMedia, MediaKey, picture_runs};
-use crate::sampler::{Chooser, PendingSample, Sampler, SamplingChanges};
+use crate::sampler::{Chooser, PendingSample, SampleRow, Sampler, SamplingChanges};
 use crate::settings::{AsyncScheduling, Settings};
-use crate::{LaunchStats, MediaStats};
 
 /// The model, its KV cache and its sampler.
 pub(super) struct ModelRunner {
@@ -39,6 +38,36 @@ pub(super) struct ModelRunner {
     padding: Padding,
     async_scheduling: AsyncScheduling,
     dispatching: Duration,
+    /// Steps in flight, oldest first.
+    steps: VecDeque<(u64, Computation)>,
+    /// Blocks that are being copied out.
+    copy: Option<Vec<BlockBytes>>,
+    /// The prompt cache file that every prompt continues.
+    prompt_cache: Option<Rc<PromptCache>>,
+}
+
+#[allow(clippy::large_enum_variant, reason = "one a step in flight")]
+enum Computation {
+    /// Its sampling has to wait.
+    Forward(ForwardOutput),
+    Sampled(StepOutput),
+}
+
+/// A forward pass, before sampling.
+pub(super) struct ForwardOutput {
+    /// `[n, vocab]` f32: the rows of `logits_at`; `None` if there are none.
+    logits: Option<Array>,
+    samples: Vec<SampleRow>,
+    prompts: Vec<PromptOutput>,
+}
+
+/// A step that computes.
+pub(super) struct StepOutput {
+    /// `None` when nothing is sampled.
+    sample: Option<PendingSample>,
+    prompts: Vec<PromptOutput>,
+    /// An array of the KV cache; evaluated to learn of failures when nothing is sampled.
+    tail: Option<Array>,
 }
 
 /// Whether the KV cache has its blocks.
@@ -74,6 +103,9 @@ impl ModelRunner {
             padding,
             async_scheduling: settings.async_scheduling,
             dispatching: Duration::ZERO,
+            steps: VecDeque::new(),
+            copy: None,
+            prompt_cache: None,
         })
     }
 
@@ -85,6 +117,46 @@ impl ModelRunner {
     /// The encoder of a model that sees.
     pub(super) fn set_vision(&mut self, vision: Option<Vision>) {
         self.vision = vision;
+    }
+
+    /// A prompt cache file whose blocks sequences are filled with.
+    pub(super) fn set_prompt_cache(&mut self, cache: Option<Rc<PromptCache>>) {
+        self.prompt_cache = cache;
+    }
+
+    /// What the loop needs to know of the model.
+    pub(super) fn traits(&self) -> ModelTraits {
+        let groups = 0..self.cache.groups().len();
+        ModelTraits {
+            depth: self.depth(),
+            has_axis_positions: self.model.blueprint().rotary_axes() == RotaryAxes::Three,
+            spans: self.model.blueprint().span_rule(),
+            encodes: self.vision.is_some(),
+            kv: KvLayout {
+                block_size: self.block_size,
+                specs: self.cache.groups().iter().map(|group| group.spec).collect(),
+                block_bytes: groups.map(|group| self.cache.block_bytes(group)).collect(),
+                words: self.cache.layout(),
+            },
+        }
+    }
+
+    /// Most steps in flight.
+    fn depth(&self) -> usize {
+        let overlaps = match self.async_scheduling {
+            AsyncScheduling::Auto => !self.model.kernels().on_cpu(),
+            AsyncScheduling::On => true,
+            AsyncScheduling::Off => false,
+        };
+        match self.kv_path() {
+            KvPath::Paged if overlaps => 2,
+            KvPath::Paged | KvPath::Gather => 1,
+        }
+    }
+
+    /// The KV cache.
+    pub(super) fn cache(&self) -> &KvCache {
+        &self.cache
     }
 
     /// Layer groups of the model.
@@ -197,22 +269,6 @@ impl ModelRunner {
         Ok(Some(MultimodalRows { features, positions, bidirectional, cross }))
     }
 
-    fn allocated(&self) -> mlx::Result<&KvCache> {
-        match self.allocation {
-            Allocation::Missing => Err(mlx::Error::new("the KV cache is not allocated")),
-            Allocation::Done => Ok(&self.cache),
-        }
-    }
-
-    /// Starts computing what is read of the pools.
-    fn start<'a>(&self, arrays: impl IntoIterator<Item = &'a Array>) -> mlx::Result<()> {
-        match self.kv_path() {
-            KvPath::Paged => mlx::async_eval(arrays),
-            // While a pool is read, the next step would copy all of it.
-            KvPath::Gather => mlx::eval(arrays),
-        }
-    }
-
     fn build_sample(&mut self, forward: &ForwardOutput) -> mlx::Result<Option<PendingSample>> {
         let (Some(logits), false) = (&forward.logits, forward.samples.is_empty()) else { return Ok(None) };
         let at: Vec<i32> = forward.samples.iter().map(|row| row.logits as i32).collect();
@@ -223,124 +279,14 @@ impl ModelRunner {
         };
         self.sampler.sample(logits, &forward.samples).map(Some)
     }
-}
 
-impl KvStore for ModelRunner {
-    fn cache(&self) -> &KvCache {
-        &self.cache
-    }
-
-    fn finish(&self) -> mlx::Result<()> {
-        mlx::eval(self.cache.arrays())
-    }
-
-    fn read_blocks(&self, group: usize, blocks: &[BlockId]) -> mlx::Result<BlockExport> {
-        let export = self.allocated()?.read_blocks(group, blocks)?;
-        self.start(export.arrays())?;
-        Ok(export)
-    }
-
-    fn read_bytes(&self, group: usize, blocks: &[BlockId]) -> mlx::Result<BlockBytes> {
-        let bytes = self.allocated()?.read_bytes(group, blocks)?;
-        self.start([bytes.array()])?;
-        Ok(bytes)
-    }
-
-    fn write_blocks(&mut self, group: usize, blocks: &[BlockId], contents: &[&[u8]]) -> mlx::Result<()> {
-        self.allocate_missing()?;
-        self.cache.write_blocks(group, blocks, contents)
-    }
-
-    fn fill(&mut self, cache: &PromptCache, blocks: &[BlockImport]) -> mlx::Result<()> {
-        self.allocate_missing()?;
-        cache.fill(&mut self.cache, blocks)
-    }
-}
-
-impl MediaEncoding for ModelRunner {
-    fn has_features(&mut self, media: &JobMedia) -> bool {
-        self.vision.as_mut().is_some_and(|vision| vision.has(media.key))
-    }
-
-    fn is_reading_features(&mut self, media: &JobMedia) -> bool {
-        self.vision.as_mut().is_some_and(|vision| vision.is_reading(media))
-    }
-
-    fn has_stored_features(&self, media: &JobMedia) -> bool {
-        self.vision.as_ref().is_some_and(|vision| vision.is_stored(media.key))
-    }
-
-    fn awaits_features(&self) -> bool {
-        self.vision.as_ref().is_some_and(Vision::awaits_disk)
-    }
-
-    fn encode(&mut self, media: &JobMedia) -> mlx::Result<()> {
-        let vision = self.vision.as_mut();
-        vision.ok_or_else(|| mlx::Error::new("the model has no encoder"))?.encode(media)
-    }
-
-    fn parts_left(&mut self, media: &JobMedia) -> mlx::Result<EncodingParts> {
-        let vision = self.vision.as_mut();
-        vision.ok_or_else(|| mlx::Error::new("the model has no encoder"))?.parts_left(media)
-    }
-
-    fn encode_parts(&mut self, media: &JobMedia, parts: usize) -> mlx::Result<()> {
-        let vision = self.vision.as_mut();
-        vision.ok_or_else(|| mlx::Error::new("the model has no encoder"))?.encode_parts(media, parts)
-    }
-
-    fn count_media_hit(&mut self, hit: MediaHit) {
-        if let Some(vision) = &mut self.vision {
-            vision.count_hit(hit);
-        }
-    }
-
-    fn evict_features(&mut self, needed: &[MediaKey]) {
-        if let Some(vision) = &mut self.vision {
-            vision.evict(needed);
-        }
-    }
-
-    fn media_stats(&self) -> MediaStats {
-        self.vision.as_ref().map(Vision::stats).unwrap_or_default()
-    }
-}
-
-impl Runner for ModelRunner {
-    fn kv(&self) -> &dyn KvStore {
-        self
-    }
-
-    fn kv_mut(&mut self) -> &mut dyn KvStore {
-        self
-    }
-
-    fn take_dispatching(&mut self) -> Duration {
-        std::mem::take(&mut self.dispatching)
-    }
-
-    fn launches(&self) -> LaunchStats {
-        let launches = self.model.launches();
-        LaunchStats {
-            compiled_kernels_total: launches.compiled_kernels_total,
-            step_graphs_total: launches.step_graphs_total,
-            step_launches: launches.step_launches,
-        }
-    }
-
-    fn depth(&mut self) -> usize {
-        let overlaps = match self.async_scheduling {
-            AsyncScheduling::Auto => !self.model.kernels().on_cpu(),
-            AsyncScheduling::On => true,
-            AsyncScheduling::Off => false,
-        };
-        match self.kv_path() {
-            KvPath::Paged if overlaps => 2,
-            KvPath::Paged | KvPath::Gather => 1,
-        }
-    }
-
-    fn forward(&mut self, input: &StepInput, before: Option<&StepOutput>) -> mlx::Result<ForwardOutput> {
+    /// Applies the changes of sampling state and builds the forward pass of a step. `before`: the step in flight before
+    /// it, if any.
+    pub(super) fn forward(
+        &mut self,
+        input: &StepInput,
+        before: Option<&StepOutput>,
+    ) -> mlx::Result<ForwardOutput> {
         self.allocate_missing()?;
         self.sampler.apply(&input.changes);
         self.copy_blocks(input)?;
@@ -356,13 +302,19 @@ impl Runner for ModelRunner {
         Ok(ForwardOutput { logits, samples: input.samples.clone(), prompts })
     }
 
+    /// Starts a forward pass whose sampling has to wait.
     fn dispatch(&mut self, forward: &ForwardOutput) -> mlx::Result<()> {
         let prompts = forward.prompts.iter().flat_map(PromptOutput::arrays);
         let arrays = forward.logits.iter().chain(prompts).chain(self.cache.arrays());
         dispatch(&mut self.dispatching, arrays)
     }
 
-    fn sample(&mut self, forward: ForwardOutput, changes: &SamplingChanges) -> mlx::Result<StepOutput> {
+    /// Applies more changes, builds the step's sampling and starts all of it.
+    pub(super) fn sample(
+        &mut self,
+        forward: ForwardOutput,
+        changes: &SamplingChanges,
+    ) -> mlx::Result<StepOutput> {
         self.sampler.apply(changes);
         let sample = self.build_sample(&forward)?;
         let prompts = forward.prompts;
@@ -372,7 +324,8 @@ impl Runner for ModelRunner {
         Ok(StepOutput { sample, prompts, tail: self.cache.arrays().last().cloned() })
     }
 
-    fn read(&mut self, output: &StepOutput) -> mlx::Result<StepResult> {
+    /// Waits for a step.
+    pub(super) fn read(&mut self, output: &StepOutput) -> mlx::Result<StepResult> {
         let sampled = match &output.sample {
             Some(sample) => sample.read()?,
             None => {
@@ -384,7 +337,10 @@ impl Runner for ModelRunner {
         Ok(StepResult { sampled, prompts: prompts.collect::<mlx::Result<_>>()? })
     }
 
-    fn reset(&mut self) -> mlx::Result<()> {
+    /// Drops all steps and sequences and allocates the KV cache again, after a failure.
+    pub(super) fn reset(&mut self) -> mlx::Result<()> {
+        self.steps.clear();
+        self.copy = None;
         let _what_failed = mlx::recover();
         self.sampler.clear();
         if let Some(vision) = &mut self.vision {
@@ -395,39 +351,6 @@ impl Runner for ModelRunner {
         self.cache = self.allocate(&vec![0; self.blocks.len()])?;
         mlx::memory::clear_cache();
         self.allocate_missing()
-    }
-
-    fn set_blocks(&mut self, blocks: &[usize]) {
-        self.blocks = blocks.to_vec();
-    }
-
-    fn has_axis_positions(&self) -> bool {
-        self.model.blueprint().rotary_axes() == RotaryAxes::Three
-    }
-
-    fn bidirectional_spans(&self, prompt: &[Token], media: &[JobMedia]) -> Vec<SpanRuns> {
-        self.model.blueprint().bidirectional_spans(prompt, &picture_runs(media))
-    }
-
-    fn media(&self) -> &dyn MediaEncoding {
-        self
-    }
-
-    fn media_mut(&mut self) -> &mut dyn MediaEncoding {
-        self
-    }
-
-    fn load_adapter(&mut self, directory: &Path) -> Result<u128, String> {
-        let loaded = self.model.load_adapter(directory);
-        loaded.map(|id| id.0).map_err(|error| error.to_string().replace('\n', " "))
-    }
-
-    fn unload_adapter(&mut self, adapter: u128) -> Result<(), String> {
-        self.model.unload_adapter(AdapterId(adapter)).map_err(|error| error.to_string())
-    }
-
-    fn has_adapter(&self, adapter: u128) -> bool {
-        self.model.has_adapter(AdapterId(adapter))
     }
 }
 

@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use omnibus_core::{Scheduler, SequenceId};
 use omnibus_kv::{BlockId, CacheKind};
 use omnibus_model::{BlockImport, Blueprint, PromptCache, Source};
 
-use super::kv_store::KvStore;
+use super::device_client::DeviceClient;
 use crate::settings::{PromptCacheFile, Settings};
 use crate::{Failure, StartError};
 
@@ -21,7 +22,7 @@ const FILLER: u32 = 0;
 
 /// A prompt cache file that is read or written.
 pub(super) enum PromptFile {
-    Read { cache: PromptCache },
+    Read { cache: Rc<PromptCache> },
     Write { path: PathBuf, model: String, prompt: Option<Prompt> },
 }
 
@@ -52,13 +53,21 @@ impl PromptFile {
                 let longest = settings.max_model_len.or(blueprint.context);
                 let cache = PromptCache::read(path, blueprint, longest).map_err(StartError::new)?;
                 settings.block_size = cache.block_size(BLOCK_SIZE_MAX);
-                Ok(Some(Self::Read { cache }))
+                Ok(Some(Self::Read { cache: Rc::new(cache) }))
             }
             Some(PromptCacheFile::Write(path)) => {
                 settings.block_size = 1;
                 let model = name_of(source);
                 Ok(Some(Self::Write { path: path.clone(), model, prompt: None }))
             }
+        }
+    }
+
+    /// The file that prompts are filled from.
+    pub(super) fn cache(&self) -> Option<Rc<PromptCache>> {
+        match self {
+            Self::Read { cache } => Some(Rc::clone(cache)),
+            Self::Write { .. } => None,
         }
     }
 
@@ -83,7 +92,7 @@ impl PromptFile {
     pub(super) fn begin(
         &mut self,
         scheduler: &mut Scheduler,
-        kv: &mut dyn KvStore,
+        device: &mut DeviceClient,
         id: SequenceId,
     ) -> mlx::Result<()> {
         let keys = scheduler.block_hashes(id);
@@ -95,32 +104,33 @@ impl PromptFile {
                 Ok(())
             }
             Self::Read { cache } => {
-                let (size, groups) = (kv.cache().block_size(), kv.cache().groups());
+                let (size, specs) = (device.traits().kv.block_size, &device.traits().kv.specs);
                 let places: BTreeMap<u128, usize> = keys.into_iter().zip(0..).collect();
                 let place = |group: usize, key: u128| {
                     let logical = places.get(&key).copied()?;
-                    groups.get(group).is_some_and(|of| cache.has(&of.spec, logical, size)).then_some(logical)
+                    specs.get(group).is_some_and(|spec| cache.has(spec, logical, size)).then_some(logical)
                 };
                 let restored = scheduler.restore(id, |group, key| place(group, key).is_some());
                 let placed = restored.iter().filter_map(|block| {
                     let logical = place(block.group, block.hash)?;
                     Some(BlockImport { group: block.group, block: block.block, logical })
                 });
-                kv.fill(cache, &placed.collect::<Vec<_>>())
+                let placed = placed.collect();
+                device.fill(placed)
             }
         }
     }
 
     /// Writes the file, once its prompt has been computed.
-    pub(super) fn finish(&mut self, scheduler: &Scheduler, kv: &dyn KvStore) -> Result<(), Failure> {
+    pub(super) fn finish(&mut self, scheduler: &Scheduler, device: &mut DeviceClient) -> Result<(), Failure> {
         let Self::Write { path, model, prompt } = self else { return Ok(()) };
         let Some(Prompt { tokens, keys }) = prompt.take() else { return Ok(()) };
         let failed = |why: String| Failure::Engine {
             message: format!("the prompt was computed and could not be written to {}: {why}", path.display()),
         };
         let mut parts = Vec::new();
-        for (index, group) in kv.cache().groups().iter().enumerate() {
-            let wanted = match group.spec.kind {
+        for (index, spec) in device.traits().kv.specs.iter().enumerate() {
+            let wanted = match spec.kind {
                 CacheKind::Full | CacheKind::Latent | CacheKind::UnquantizedPrefix { .. } => keys.len(),
                 CacheKind::SlidingWindow { tokens, .. } => tokens.min(keys.len()),
                 CacheKind::State => 1,
@@ -129,17 +139,14 @@ impl PromptFile {
             let found: Vec<BlockId> =
                 last.map_while(|key| scheduler.find_cached_block(index, *key)).collect();
             // The oldest token of a full window may be gone: the next one takes its place.
-            if found.len() + usize::from(matches!(group.spec.kind, CacheKind::SlidingWindow { .. })) < wanted
-            {
+            if found.len() + usize::from(matches!(spec.kind, CacheKind::SlidingWindow { .. })) < wanted {
                 return Err(failed("it did not fit into the memory for keys and values".to_owned()));
             }
-            let blocks: Vec<BlockId> = found.into_iter().rev().collect();
-            parts.push(kv.read_blocks(index, &blocks).map_err(|error| failed(error.to_string()))?);
+            parts.push(found.into_iter().rev().collect::<Vec<BlockId>>());
         }
         let metadata = [("model", model.as_str()), ("tokenizer_config", "{}"), ("written_by", "mlx-omnibus")];
         let metadata = metadata.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        PromptCache::write(path, kv.cache().groups(), &tokens, &parts, &metadata)
-            .map_err(|error| failed(error.to_string()))
+        device.write_file(path.clone(), tokens, parts, metadata).map_err(|error| failed(error.to_string()))
     }
 }
 

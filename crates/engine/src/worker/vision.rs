@@ -13,9 +13,9 @@ use omnibus_model::{CrossRows, CrossStates, FeatureRows, KernelChoice, Kernels, 
 
 use super::alignment;
 use super::capacity::MediaMemory;
+use super::device_call::{EncodingParts, MediaHit};
 use super::encoders::Encoders;
 use super::feature_files::{FeatureFiles, FeatureRead};
-use super::media_encoding::{EncodingParts, MediaHit};
 use super::step_input::{CrossedRows, MediaRows};
 use crate::front::LargestMedia;
 use crate::media::{JobMedia, MediaKey};
@@ -141,11 +141,6 @@ impl Vision {
     /// Whether any features are being read.
     pub(super) fn awaits_disk(&self) -> bool {
         self.files.as_ref().is_some_and(FeatureFiles::is_reading)
-    }
-
-    /// Encodes a picture, or the rest of it.
-    pub(super) fn encode(&mut self, media: &JobMedia) -> mlx::Result<()> {
-        self.encode_parts(media, usize::MAX)
     }
 
     /// The parts that a picture has left. Another picture that was begun is begun anew later.

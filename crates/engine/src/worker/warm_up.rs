@@ -12,9 +12,7 @@ use omnibus_model::{KvCacheGroup, Model, PassShape};
 
 use super::capacity::Capacity;
 use super::catch_panic::catch_panic;
-use super::kv_store::KvStore;
 use super::model_runner::{ModelRunner, Padding};
-use super::runner::Runner;
 use super::step_input::{InputSegment, InputToken, StepInput};
 use crate::Sampling;
 use crate::sampler::{LateStops, NewSequence, SampleRow, Sampler, SamplingChanges};

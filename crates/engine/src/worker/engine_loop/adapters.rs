@@ -12,9 +12,10 @@ impl EngineLoop {
             Some(_) => {
                 Err("adapters cannot be named while every prompt continues a prompt cache file".into())
             }
-            None => self.runner.load_adapter(&adapter.path),
+            None => self.device.load_adapter(&adapter.path),
         };
         if let Ok(id) = loaded {
+            self.loaded_adapters.insert(id);
             self.retired_adapters.remove(&id);
         }
         self.replies.push(QueryReply { query, answer: Answer::Adapter(loaded) });
@@ -29,8 +30,9 @@ impl EngineLoop {
         let unused: Vec<u128> = self.retired_adapters.iter().copied().filter(|id| !in_use(id)).collect();
         for id in unused {
             self.retired_adapters.remove(&id);
-            if let Err(error) = self.runner.unload_adapter(id) {
-                tracing::warn!(error, "an adapter could not be unloaded");
+            match self.device.unload_adapter(id) {
+                Ok(()) => _ = self.loaded_adapters.remove(&id),
+                Err(error) => tracing::warn!(error, "an adapter could not be unloaded"),
             }
         }
     }
@@ -38,7 +40,7 @@ impl EngineLoop {
     /// Why a job whose adapter is not loaded fails: a later process found other files in its place.
     pub(super) fn missing_adapter(&self, job: &Job) -> Option<Failure> {
         let adapter = job.request.adapter;
-        (adapter != 0 && !self.runner.has_adapter(adapter)).then(|| {
+        (adapter != 0 && !self.loaded_adapters.contains(&adapter)).then(|| {
             Failure::unavailable("the adapter could not be loaded again; unload it and load it once more")
         })
     }

@@ -10,6 +10,7 @@ use omnibus_model::span_reach;
 
 use super::report::seconds;
 use super::{ActiveJob, EngineLoop, OFFLOAD_PAUSE, PendingOffload};
+use crate::media::picture_runs;
 use crate::message::{Answer, Command, Job, JobReport, JobUpdate, QueryId, QueryReply};
 use crate::sampler::needs_history;
 use crate::worker::grammars::Prepared;
@@ -37,7 +38,8 @@ impl EngineLoop {
                 Err(_) => return ControlFlow::Break(()),
             }
         } else if idle || self.in_flight.is_empty() && self.scheduler.plan(self.now()).is_empty() {
-            match self.inbox.recv_timeout(self.idle_timeout()) {
+            let timeout = self.idle_timeout();
+            match self.inbox.recv_timeout(timeout) {
                 Ok(command) => self.handle_command(command)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return ControlFlow::Break(()),
@@ -130,7 +132,7 @@ impl EngineLoop {
         let now = self.now();
         let deadline = job.timeout_s.map(|seconds| now.saturating_add((seconds * 1e6) as Tick));
         let prompt = job.request.prompt.get(..job.prompt).unwrap_or_default();
-        let spans = self.runner.bidirectional_spans(prompt, &job.media);
+        let spans = self.device.traits().spans.spans(prompt, &picture_runs(&job.media));
         job.request.spans = spans.iter().map(|span| span_reach(span)).collect();
         let mut tokens = std::mem::take(&mut job.request.prompt);
         let reported = tokens.len();
@@ -188,17 +190,17 @@ impl EngineLoop {
 
     fn start_prompt_file(&mut self, sequence: SequenceId) {
         let Some(file) = &mut self.prompt_file else { return };
-        if let Err(error) = file.begin(&mut self.scheduler, self.runner.kv_mut(), sequence) {
+        if let Err(error) = file.begin(&mut self.scheduler, &mut self.device, sequence) {
             self.recover(&error);
         }
     }
 
     /// How long to wait when there is nothing to compute.
-    fn idle_timeout(&self) -> Duration {
+    fn idle_timeout(&mut self) -> Duration {
         let change = self.scheduler.next_wakeup().unwrap_or(Tick::MAX);
         let is_polling = self.offload.as_ref().is_some_and(KvOffload::is_reading)
             || self.grammars.is_compiling()
-            || self.runner.media().awaits_features();
+            || self.device.awaits_features();
         let longest = match self.pending_offload {
             _ if is_polling => READ_POLL,
             PendingOffload::Paused => OFFLOAD_PAUSE,

@@ -14,7 +14,7 @@ use super::{ActiveJob, EngineLoop, FeatureOrigin};
 use crate::media::{ContentKind, EncoderPixels, JobMedia, MediaKey, crossed_in};
 use crate::message::{Job, JobId};
 use crate::worker::catch_panic::catch_panic;
-use crate::worker::media_encoding::{EncodingParts, MediaHit};
+use crate::worker::device_call::{EncodingParts, MediaHit};
 use crate::{EncoderUsage, Failure, MediaUsage};
 
 impl ActiveJob {
@@ -54,7 +54,7 @@ impl ActiveJob {
 impl EngineLoop {
     /// Positions of a job's rows on three axes, if it has media and the model counts so.
     pub(super) fn positions(&self, job: &Job) -> Result<Option<MultimodalPositions>, Failure> {
-        if job.media.is_empty() || !self.runner.has_axis_positions() {
+        if job.media.is_empty() || !self.device.traits().has_axis_positions {
             return Ok(None);
         }
         let misplaced =
@@ -90,13 +90,13 @@ impl EngineLoop {
         }
         let cached = self.scheduler.cached_tokens(sequence);
         let others_request = |key: &MediaKey| self.jobs.values().any(|active| active.requested.contains(key));
-        let runner = &mut self.runner;
+        let device = &mut self.device;
         let mut is_missing = |media: &&JobMedia| {
             media.pixels.is_none()
                 && media.is_read(cached)
                 && !others_request(&media.key)
-                && !runner.media().has_stored_features(media)
-                && !runner.media_mut().has_features(media)
+                && !device.has_stored_features(media.key)
+                && !device.has_features(media.key)
         };
         let missing: Vec<MediaKey> =
             active.job.media.iter().filter(&mut is_missing).map(|media| media.key).collect();
@@ -120,9 +120,9 @@ impl EngineLoop {
     }
 
     /// Whether there is something to encode now.
-    pub(super) fn is_encoding(&self) -> bool {
+    pub(super) fn is_encoding(&mut self) -> bool {
         let next = self.scheduler.next_encoding();
-        next.is_some() && next != self.awaits_pixels && !self.runner.media().awaits_features()
+        next.is_some() && next != self.awaits_pixels && !self.device.awaits_features()
     }
 
     /// Encodes as many parts of the media of the first held sequence as fit before the next step, and releases it when all
@@ -134,14 +134,14 @@ impl EngineLoop {
         let scheduler = &self.scheduler;
         let waits_for = |id: &SequenceId| *id != sequence && !scheduler.is_held(*id);
         let others_have = self.jobs.iter().any(|(id, active)| active.keeps_features && waits_for(id));
-        let stats = self.runner.media().media_stats();
+        let stats = self.device.stats().media;
         let cached = self.scheduler.cached_tokens(sequence);
         let Some(active) = self.jobs.get_mut(&sequence) else {
             self.scheduler.release_hold(sequence, HoldReason::Encoding);
             return Ok(());
         };
-        let runner = &mut self.runner;
-        let is_missing = |media: &&JobMedia| media.is_read(cached) && !runner.media_mut().has_features(media);
+        let device = &mut self.device;
+        let is_missing = |media: &&JobMedia| media.is_read(cached) && !device.has_features(media.key);
         let Some(media) = active.job.media.iter().find(is_missing).cloned() else {
             active.keeps_features = true;
             self.scheduler.release_hold(sequence, HoldReason::Encoding);
@@ -151,10 +151,10 @@ impl EngineLoop {
             return Ok(());
         }
         active.keeps_features = true;
-        if self.runner.media_mut().is_reading_features(&media) {
+        if self.device.is_reading_features(&media) {
             return Ok(());
         }
-        if self.runner.media_mut().has_features(&media) {
+        if self.device.has_features(media.key) {
             active.fetched.insert(media.key, FeatureOrigin::Disk);
             self.evict_features(&[]);
             return Ok(());
@@ -164,8 +164,8 @@ impl EngineLoop {
             self.awaits_pixels = Some(sequence);
             return Ok(());
         }
-        let runner = &mut self.runner;
-        let left = match catch_panic(|| runner.media_mut().parts_left(&media)) {
+        let device = &mut self.device;
+        let left = match catch_panic(|| device.parts_left(&media)) {
             Ok(left) => left,
             Err(error) => {
                 // Nothing was computed, so no other sequence is disturbed.
@@ -183,7 +183,7 @@ impl EngineLoop {
             self.fail_encoding(sequence, &error);
             return Err(error);
         }
-        if self.runner.media_mut().has_features(&media) {
+        if self.device.has_features(media.key) {
             if let Some(active) = self.jobs.get_mut(&sequence) {
                 active.fetched.insert(media.key, FeatureOrigin::Encoder);
                 active.drop_requested(media.key);
@@ -206,9 +206,9 @@ impl EngineLoop {
         if parts == 0 {
             return Ok(());
         }
-        let runner = &mut self.runner;
+        let device = &mut self.device;
         let started = Instant::now();
-        catch_panic(|| runner.media_mut().encode_parts(media, parts))?;
+        catch_panic(|| device.encode_parts(media, parts))?;
         let took = started.elapsed().as_micros() as u64;
         tracing::trace!(
             parts,
@@ -226,7 +226,7 @@ impl EngineLoop {
         let keeping = self.jobs.values().filter(|active| active.keeps_features);
         let kept = keeping.flat_map(|active| &active.job.media).map(|media| media.key);
         let kept: Vec<MediaKey> = kept.chain(needed.iter().copied()).collect();
-        self.runner.media_mut().evict_features(&kept);
+        self.device.evict_features(kept);
     }
 
     /// Counts the media of prompts that are admitted for the first time and were not encoded for them.
@@ -236,9 +236,9 @@ impl EngineLoop {
             let Some(ActiveJob { job, fetched, .. }) = self.jobs.get(&work.sequence) else { continue };
             for media in &job.media {
                 if media.end() <= work.cached {
-                    self.runner.media_mut().count_media_hit(MediaHit::Prefix);
-                } else if !fetched.contains_key(&media.key) && self.runner.media_mut().has_features(media) {
-                    self.runner.media_mut().count_media_hit(MediaHit::Features);
+                    self.device.count_media_hit(MediaHit::Prefix);
+                } else if !fetched.contains_key(&media.key) && self.device.has_features(media.key) {
+                    self.device.count_media_hit(MediaHit::Features);
                 }
             }
         }
@@ -263,10 +263,10 @@ impl EngineLoop {
         if needed.is_empty() {
             return Ok(());
         }
-        let runner = &mut self.runner;
+        let device = &mut self.device;
         for media in &needed {
-            if !runner.media_mut().has_features(media) {
-                catch_panic(|| runner.media_mut().encode(media))?;
+            if !device.has_features(media.key) {
+                catch_panic(|| device.encode_parts(media, usize::MAX))?;
             }
         }
         let keys: Vec<MediaKey> = needed.iter().map(|media| media.key).collect();

@@ -58,8 +58,8 @@ impl EngineLoop {
     /// there is none that can be allocated; then nothing happens to sequences.
     fn shrink_pools(&mut self) -> bool {
         while let Some(PoolSize { blocks, max_context }) = self.smaller_pools.pop_front() {
-            self.runner.set_blocks(&blocks);
-            if let Err(error) = self.runner.reset() {
+            self.device.set_blocks(blocks.clone());
+            if let Err(error) = self.device.reset() {
                 tracing::error!(%error, "a smaller KV cache cannot be allocated");
                 continue;
             }
@@ -74,7 +74,7 @@ impl EngineLoop {
         }
         // Blocks are allocated before the next step, as many as the scheduler counts on.
         let groups = &self.scheduler.settings().groups;
-        self.runner.set_blocks(&groups.iter().map(|group| group.blocks as usize).collect::<Vec<_>>());
+        self.device.set_blocks(groups.iter().map(|group| group.blocks as usize).collect());
         false
     }
 
@@ -110,7 +110,7 @@ impl EngineLoop {
         Some(job)
     }
 
-    /// Drops the steps in flight, clears the KV cache and the runner's sampling state. Fails if the KV cache cannot be
+    /// Drops the steps in flight, clears the KV cache and the device's sampling state. Fails if the KV cache cannot be
     /// allocated again.
     fn abort_steps(&mut self) -> mlx::Result<()> {
         self.in_flight.clear();
@@ -120,7 +120,7 @@ impl EngineLoop {
             offload.cancel_all();
         }
         self.stats.step_failed();
-        let allocated = self.runner.reset();
+        let allocated = self.device.reset();
         if let Err(error) = &allocated {
             tracing::error!(%error, "the KV cache cannot be allocated again");
         }

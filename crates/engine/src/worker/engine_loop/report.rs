@@ -24,6 +24,8 @@ pub(super) struct LoopStats {
     discarded: SchedulerStats,
     steps: Vec<StepStats>,
     waiting: Duration,
+    /// All time that the device spent in dispatching.
+    dispatching: Duration,
     sent_at: Option<Instant>,
 }
 
@@ -46,10 +48,12 @@ impl LoopStats {
         self.counters.failed_steps_total += 1;
     }
 
-    /// Adds the time of an iteration that launched and read steps, and how much of it went to dispatching. What
-    /// [`Self::add_waiting`] got since the last iteration is part of it.
+    /// Adds the time of an iteration that launched and read steps. `dispatching`: all time that went to dispatching so far.
+    /// What [`Self::add_waiting`] got since the last iteration is part of it.
     pub(super) fn add_times(&mut self, all: Duration, dispatching: Duration) {
         let waiting = std::mem::take(&mut self.waiting);
+        let before = std::mem::replace(&mut self.dispatching, dispatching);
+        let dispatching = dispatching.saturating_sub(before);
         self.counters.host_seconds_total += all.saturating_sub(dispatching + waiting).as_secs_f64();
         self.counters.dispatch_seconds_total += dispatching.as_secs_f64();
         self.counters.wait_seconds_total += waiting.as_secs_f64();
@@ -102,6 +106,7 @@ impl EngineLoop {
     }
 
     fn collect_stats(&mut self) -> StatsReport {
+        let device = self.device.stats();
         self.stats.sent_at = Some(Instant::now());
         let stats = Stats {
             process: std::process::id(),
@@ -110,9 +115,9 @@ impl EngineLoop {
             retry_after_s: seconds(self.scheduler.retry_after()),
             disk: self.offload.as_ref().map(KvOffload::disk_stats).unwrap_or_default(),
             swap: self.offload.as_ref().map(KvOffload::swap_stats).unwrap_or_default(),
-            launches: self.runner.launches(),
+            launches: device.launches,
             grammar: self.grammars.stats(),
-            media: self.runner.media().media_stats(),
+            media: device.media,
             active_memory_bytes: mlx::memory::active_memory() as u64,
             peak_memory_bytes: mlx::memory::peak_memory() as u64,
             cache_memory_bytes: mlx::memory::cache_memory() as u64,

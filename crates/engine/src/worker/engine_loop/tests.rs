@@ -1,129 +1,58 @@
-//! Two runners on one stream of inputs, and a loop with a proposer.
+//! Two devices on one stream of calls, and a loop with a proposer.
 
 #[path = "../../../../model/tests/models/golden/generate.rs"]
 mod generate;
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use omnibus_core::Token;
-use omnibus_model::{Source, SpanRuns};
+use omnibus_model::Source;
 
 use super::*;
-use crate::media::JobMedia;
 use crate::message::JobId;
-use crate::worker::kv_store::KvStore;
-use crate::worker::media_encoding::MediaEncoding;
-use crate::{AsyncScheduling, LaunchStats, Sampling, Settings};
+use crate::worker::device_call::{Device, DeviceCall, DeviceReply, DeviceStats};
+use crate::{AsyncScheduling, MediaStats, Sampling, Settings};
 
-/// What the loop calls, serialized, with the bits that came of it.
-enum Call {
-    Forward { input: Vec<u8>, logits: Vec<u32> },
-    Sample { changes: Vec<u8> },
-    Read { tokens: Vec<Option<u32>> },
+/// A call of the loop and the device's reply, serialized.
+struct Exchange {
+    call: Vec<u8>,
+    reply: Vec<u8>,
 }
 
-/// A runner that records its calls.
+/// A device that records its calls.
 struct Recorder {
-    inner: Box<dyn Runner>,
-    calls: Rc<RefCell<Vec<Call>>>,
+    inner: Box<dyn Device>,
+    exchanges: Rc<RefCell<Vec<Exchange>>>,
 }
 
-fn bits(forward: &ForwardOutput) -> Vec<u32> {
-    let logits = forward.logits.as_ref().map(|logits| logits.to_vec::<f32>().unwrap());
-    logits.unwrap_or_default().into_iter().map(f32::to_bits).collect()
+impl Device for Recorder {
+    fn call(&mut self, call: DeviceCall) -> mlx::Result<DeviceReply> {
+        let bytes_of_call = bytes(&call);
+        let reply = self.inner.call(call);
+        let exchange = Exchange { call: bytes_of_call, reply: reply_bytes(&reply) };
+        self.exchanges.borrow_mut().push(exchange);
+        reply
+    }
 }
 
 fn bytes(value: &impl serde::Serialize) -> Vec<u8> {
     postcard::to_extend(value, Vec::new()).unwrap()
 }
 
-fn tokens(result: &StepResult) -> Vec<Option<u32>> {
-    result.sampled.iter().map(|row| row.as_ref().map(|row| row.token)).collect()
-}
-
-impl Runner for Recorder {
-    fn kv(&self) -> &dyn KvStore {
-        self.inner.kv()
-    }
-
-    fn kv_mut(&mut self) -> &mut dyn KvStore {
-        self.inner.kv_mut()
-    }
-
-    fn take_dispatching(&mut self) -> Duration {
-        self.inner.take_dispatching()
-    }
-
-    fn launches(&self) -> LaunchStats {
-        self.inner.launches()
-    }
-
-    fn depth(&mut self) -> usize {
-        self.inner.depth()
-    }
-
-    fn forward(&mut self, input: &StepInput, before: Option<&StepOutput>) -> mlx::Result<ForwardOutput> {
-        let forward = self.inner.forward(input, before)?;
-        let (input, logits) = (bytes(input), bits(&forward));
-        self.calls.borrow_mut().push(Call::Forward { input, logits });
-        Ok(forward)
-    }
-
-    fn dispatch(&mut self, forward: &ForwardOutput) -> mlx::Result<()> {
-        self.inner.dispatch(forward)
-    }
-
-    fn sample(&mut self, forward: ForwardOutput, changes: &SamplingChanges) -> mlx::Result<StepOutput> {
-        self.calls.borrow_mut().push(Call::Sample { changes: bytes(changes) });
-        self.inner.sample(forward, changes)
-    }
-
-    fn read(&mut self, output: &StepOutput) -> mlx::Result<StepResult> {
-        let result = self.inner.read(output)?;
-        self.calls.borrow_mut().push(Call::Read { tokens: tokens(&result) });
-        Ok(result)
-    }
-
-    fn reset(&mut self) -> mlx::Result<()> {
-        self.inner.reset()
-    }
-
-    fn set_blocks(&mut self, blocks: &[usize]) {
-        self.inner.set_blocks(blocks);
-    }
-
-    fn bidirectional_spans(&self, prompt: &[Token], media: &[JobMedia]) -> Vec<SpanRuns> {
-        self.inner.bidirectional_spans(prompt, media)
-    }
-
-    fn has_axis_positions(&self) -> bool {
-        self.inner.has_axis_positions()
-    }
-
-    fn media(&self) -> &dyn MediaEncoding {
-        self.inner.media()
-    }
-
-    fn media_mut(&mut self) -> &mut dyn MediaEncoding {
-        self.inner.media_mut()
-    }
-
-    fn load_adapter(&mut self, directory: &Path) -> Result<u128, String> {
-        self.inner.load_adapter(directory)
-    }
-
-    fn unload_adapter(&mut self, adapter: u128) -> Result<(), String> {
-        self.inner.unload_adapter(adapter)
-    }
-
-    fn has_adapter(&self, adapter: u128) -> bool {
-        self.inner.has_adapter(adapter)
+/// What devices that get equal calls have in common: all but times and counts of work.
+fn reply_bytes(reply: &mlx::Result<DeviceReply>) -> Vec<u8> {
+    match reply {
+        Ok(DeviceReply::Stats(stats)) => bytes(&DeviceStats {
+            dispatching: Duration::ZERO,
+            media: MediaStats { encode_seconds_total: 0.0, ..stats.media },
+            ..*stats
+        }),
+        Ok(reply) => bytes(reply),
+        Err(error) => error.to_string().into_bytes(),
     }
 }
 
@@ -223,12 +152,12 @@ fn run(loaded: Loaded, proposer: Option<Box<dyn Proposer>>) -> (Outputs, core::S
 }
 
 /// Runs all jobs and returns the calls that they made.
-fn record() -> Vec<Call> {
-    let calls = Rc::new(RefCell::new(Vec::new()));
+fn record() -> Vec<Exchange> {
+    let exchanges = Rc::new(RefCell::new(Vec::new()));
     let mut loaded = load(&embedded());
-    loaded.runner = Box::new(Recorder { inner: loaded.runner, calls: Rc::clone(&calls) });
+    loaded.device = loaded.device.wrap(|inner| Recorder { inner, exchanges: Rc::clone(&exchanges) });
     run(loaded, None);
-    Rc::try_unwrap(calls).ok().unwrap().into_inner()
+    Rc::try_unwrap(exchanges).ok().unwrap().into_inner()
 }
 
 /// Proposes what followed the same tokens before, with an error in every third proposal.
@@ -286,41 +215,20 @@ fn a_proposer_changes_no_bit_of_a_recurrent_models_output() {
 }
 
 #[test]
-fn a_second_runner_computes_the_same_bits_from_the_recorded_inputs() {
-    let calls = record();
-    let mut runner = load(&embedded()).runner;
-    let mut in_flight: VecDeque<Computation> = VecDeque::new();
+fn a_second_device_gives_the_same_replies_to_the_recorded_calls() {
+    let exchanges = record();
+    let mut device = load(&embedded()).device;
     let (mut steps, mut deferred, mut sampled) = (0, 0, 0);
-    for call in calls {
-        match call {
-            Call::Forward { input, logits } => {
-                let input: StepInput = postcard::from_bytes(&input).unwrap();
-                let before = in_flight.back().and_then(|step| match step {
-                    Computation::Sampled(output) => Some(output),
-                    Computation::Forward(_) => None,
-                });
-                let forward = runner.forward(&input, before).unwrap();
-                assert!(bits(&forward) == logits, "the logits of step {steps}");
-                in_flight.push_back(Computation::Forward(forward));
-                steps += 1;
-            }
-            Call::Sample { changes } => {
-                let changes: SamplingChanges = postcard::from_bytes(&changes).unwrap();
-                deferred += usize::from(!changes.appended.is_empty());
-                let Some(Computation::Forward(forward)) = in_flight.pop_back() else {
-                    panic!("the last forward pass is sampled")
-                };
-                in_flight.push_back(Computation::Sampled(runner.sample(forward, &changes).unwrap()));
-            }
-            Call::Read { tokens: expected } => {
-                let Some(Computation::Sampled(output)) = in_flight.pop_front() else {
-                    panic!("the oldest step is sampled")
-                };
-                let result = runner.read(&output).unwrap();
-                assert_eq!(tokens(&result), expected, "after {steps} steps");
-                sampled += expected.len();
-            }
+    for (number, Exchange { call, reply: expected }) in exchanges.into_iter().enumerate() {
+        let call: DeviceCall = postcard::from_bytes(&call).unwrap();
+        steps += usize::from(matches!(call, DeviceCall::Forward { .. }));
+        deferred +=
+            usize::from(matches!(&call, DeviceCall::Sample { changes, .. } if !changes.appended.is_empty()));
+        let reply = device.call(call.clone());
+        if let Ok(DeviceReply::Step(result)) = &reply {
+            sampled += result.sampled.len();
         }
+        assert!(reply_bytes(&reply) == expected, "the reply to call {number}, {call:?}: {reply:?}");
     }
     assert_eq!(sampled, 5 * 30);
     assert!(steps > 30 && deferred > 20, "{steps} steps, {deferred} of them deferred");

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
 use crate::disk::BlockName;
 
 /// Blocks in host memory.
@@ -11,7 +13,7 @@ use crate::disk::BlockName;
 pub(super) struct Host {
     limit_bytes: u64,
     bytes: u64,
-    blocks: BTreeMap<BlockName, (u64, Vec<u8>)>,
+    blocks: BTreeMap<BlockName, (u64, Bytes)>,
     /// Least recently used first.
     by_age: BTreeMap<u64, BlockName>,
     uses: u64,
@@ -27,8 +29,8 @@ impl Host {
         self.blocks.contains_key(&name)
     }
 
-    pub(super) fn get(&self, name: BlockName) -> Option<&[u8]> {
-        self.blocks.get(&name).map(|(_, bytes)| bytes.as_slice())
+    pub(super) fn get(&self, name: BlockName) -> Option<&Bytes> {
+        self.blocks.get(&name).map(|(_, bytes)| bytes)
     }
 
     /// Bytes in use.
@@ -52,7 +54,7 @@ impl Host {
     }
 
     /// Adds a block, and evicts others for it. A block larger than the limit is dropped.
-    pub(super) fn put(&mut self, name: BlockName, bytes: Vec<u8>) {
+    pub(super) fn put(&mut self, name: BlockName, bytes: Bytes) {
         let size = bytes.len() as u64;
         if size > self.limit_bytes || self.has(name) {
             return;
@@ -79,14 +81,14 @@ mod tests {
     #[test]
     fn the_least_recently_used_block_is_evicted() {
         let mut host = Host::new(25);
-        (1..=2).for_each(|key| host.put(name(key), vec![key as u8; 10]));
+        (1..=2).for_each(|key| host.put(name(key), vec![key as u8; 10].into()));
         host.touch(name(1));
-        host.put(name(3), vec![3; 10]);
+        host.put(name(3), vec![3; 10].into());
         assert_eq!([1, 2, 3].map(|key| host.has(name(key))), [true, false, true]);
-        assert_eq!((host.bytes(), host.get(name(1))), (20, Some(&[1; 10][..])));
-        host.put(name(4), vec![4; 26]);
+        assert_eq!((host.bytes(), host.get(name(1)).map(AsRef::as_ref)), (20, Some(&[1; 10][..])));
+        host.put(name(4), vec![4; 26].into());
         assert!(!host.has(name(4)) && host.has(name(1)), "a block that never fits evicts nothing");
-        host.put(name(5), vec![5; 25]);
+        host.put(name(5), vec![5; 25].into());
         assert_eq!((host.bytes(), host.has(name(5))), (25, true));
     }
 }

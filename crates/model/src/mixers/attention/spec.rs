@@ -1,6 +1,7 @@
 //! Softmax attention over grouped heads: what a layer computes, and its rules.
 
 use mlx::cpu::Projected;
+use serde::{Deserialize, Serialize};
 
 use super::QkNorm;
 use crate::rules::Broken;
@@ -116,7 +117,7 @@ pub struct Temperature {
 }
 
 /// Which later positions a query attends to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Bidirectional {
     /// None.
     No,
