@@ -80,6 +80,7 @@ impl Server {
             max_sequences: RUNNING,
             max_step_tokens: 1 << 17,
             max_queue: queued + RUNNING,
+            max_offline_queue: queued + RUNNING,
             max_context: 1 << 20,
             max_span_tokens: 1 << 20,
             schedule,

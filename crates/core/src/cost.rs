@@ -34,7 +34,12 @@ pub struct StepLoad {
 impl StepLoad {
     /// Of a plan.
     pub fn of(plan: &Plan) -> Self {
-        plan.scheduled.iter().map(Self::of_sequence).fold(Self::default(), Self::plus)
+        Self::of_part(plan.scheduled.iter())
+    }
+
+    /// Of a part of a plan.
+    pub(crate) fn of_part<'a>(scheduled: impl Iterator<Item = &'a ScheduledSequence>) -> Self {
+        scheduled.map(Self::of_sequence).fold(Self::default(), Self::plus)
     }
 
     fn of_sequence(scheduled: &ScheduledSequence) -> Self {

@@ -36,7 +36,7 @@ pub use plan::{
     Allocation, BlockCopy, CacheMiss, CachedBlock, Plan, PlanId, Preempted, PreemptionMode, PrefixLookup,
     ScheduledSequence, TokenSource,
 };
-pub use request::{Goal, Rejection, Request, SequenceId, Tick, Token};
+pub use request::{Class, Goal, Rejection, Request, SequenceId, Tick, Token};
 pub use scheduler::{OffloadTier, Scheduler};
 pub use sequence::HoldReason;
 pub use settings::{

@@ -48,6 +48,21 @@ impl Goal {
     }
 }
 
+/// The class of service of a request, under `fair`. It comes before priority, tenant and arrival: offline requests get
+/// what online ones leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub enum Class {
+    /// A client waits for it: it has latency targets.
+    #[default]
+    Online,
+    /// Batch work. It has no latency targets and a queue limit of its own, and it is preempted first.
+    Offline,
+}
+
+impl Class {
+    pub(crate) const COUNT: usize = 2;
+}
+
 /// A request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
@@ -55,6 +70,8 @@ pub struct Request {
     pub prompt: Vec<Token>,
     /// What it is for.
     pub goal: Goal,
+    /// Its class of service.
+    pub class: Class,
     /// Higher goes first, for schedules with priorities: one more is worth arriving ten seconds earlier. `fcfs` ignores
     /// it.
     pub priority: i32,
@@ -96,6 +113,7 @@ impl Request {
         Self {
             prompt,
             goal,
+            class: Class::Online,
             priority: 0,
             deadline: None,
             cache_salt: 0,

@@ -37,7 +37,7 @@ use omnibus_kv::BlockTable;
 use crate::kv_cache::KvCacheManager;
 use crate::sequence::{Phase, Sequence};
 use crate::{
-    CostModel, Event, Failure, FinishReason, Goal, Plan, PlanId, PreemptionMode, Rejection, Request,
+    Class, CostModel, Event, Failure, FinishReason, Goal, Plan, PlanId, PreemptionMode, Rejection, Request,
     Schedule, SequenceId, SessionInfo, Settings, Stats, StepLimits, Tick, Token,
 };
 use encoding::EncodingCost;
@@ -112,11 +112,11 @@ impl Scheduler {
         }
         self.check_length(&request)?;
         self.check_spans(&request)?;
-        self.queue.check(self.sequences.waiting(), request.tenant)?;
+        self.queue.check(self.sequences.waiting(), (request.class, request.tenant))?;
         self.version.0 += 1;
         self.sessions.advance(now, &mut self.kv_cache);
         self.sessions.join(request.session, &mut self.kv_cache);
-        let rank = self.sequences.new_rank(now, request.priority);
+        let rank = self.sequences.new_rank(now, &request);
         let tables = self.kv_cache.empty_tables();
         self.sequences.insert(Box::new(Sequence::new(request, (rank, now), &self.settings, tables)));
         Ok(rank.id)
@@ -254,10 +254,15 @@ impl Scheduler {
         self.sessions.drop_session(id, &mut self.kv_cache)
     }
 
-    /// Expected microseconds until half of the waiting sequences have been served: prefill of their prompts and decode
-    /// of outputs of the usual length, beside the running ones. Zero for an empty queue.
+    /// Expected microseconds until half of the waiting online sequences have been served: prefill of their prompts and
+    /// decode of outputs of the usual length, beside the running ones. Zero if none waits.
     pub fn retry_after(&self) -> Tick {
         self.queue.retry_after(&self.sequences, &self.settings, &self.cost)
+    }
+
+    /// Waiting sequences of a class.
+    pub fn queued(&self, class: Class) -> usize {
+        self.sequences.waiting().count(class)
     }
 
     /// Gauges and counters.

@@ -8,7 +8,8 @@ use crate::prefix::{BlockHash, BlockHashes};
 use crate::request::LookupContext;
 use crate::spans::Spans;
 use crate::{
-    Goal, PlanId, PreemptionMode, Request, ScheduledSequence, SequenceId, Settings, Tick, Token, TokenSource,
+    Class, Goal, PlanId, PreemptionMode, Request, ScheduledSequence, SequenceId, Settings, Tick, Token,
+    TokenSource,
 };
 
 /// States kept of one prompt: each costs a slot, and a step that ends there.
@@ -62,10 +63,11 @@ pub(crate) enum Stage {
     Decode,
 }
 
-/// The order of sequences under `fair`, which never changes: arrival, moved earlier by priority; then the id. A sequence of
-/// lower rank goes first, and may preempt those of higher rank.
+/// The order of sequences under `fair`, which never changes: class; arrival, moved earlier by priority; then the id. A
+/// sequence of lower rank goes first, and may preempt those of higher rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
+    pub(crate) class: Class,
     /// Arrival in microseconds less the head start; negative for an early one of high priority.
     pub(crate) came: i64,
     pub(crate) id: SequenceId,
@@ -78,10 +80,10 @@ pub(crate) const PRIORITY_MAX: i32 = 1000;
 
 impl Rank {
     /// The rank of a sequence that arrived at `at`.
-    pub(crate) fn new(at: Tick, priority: i32, id: SequenceId) -> Self {
+    pub(crate) fn new(at: Tick, (class, priority): (Class, i32), id: SequenceId) -> Self {
         let at = i64::try_from(at).unwrap_or(i64::MAX);
         let head_start = i64::from(priority.clamp(-PRIORITY_MAX, PRIORITY_MAX)) * PRIORITY_WORTH;
-        Self { came: at.saturating_sub(head_start), id }
+        Self { class, came: at.saturating_sub(head_start), id }
     }
 }
 
@@ -229,6 +231,11 @@ impl Sequence {
         self.offload.is_looked_up = false;
         self.computed = 0;
         self.stage = Stage::Prefill;
+    }
+
+    /// Its class of service.
+    pub(crate) fn class(&self) -> Class {
+        self.rank.class
     }
 
     /// Its id.

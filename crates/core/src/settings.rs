@@ -156,8 +156,10 @@ pub struct Settings {
     pub max_sequences: usize,
     /// Tokens computed in one step.
     pub max_step_tokens: usize,
-    /// Sequences waiting at once. A tenant that has less than its share of them may use a quarter more.
+    /// Online sequences waiting at once. A tenant that has less than its share of them may use a quarter more.
     pub max_queue: usize,
+    /// Offline sequences waiting at once, with the shares of [`Self::max_queue`].
+    pub max_offline_queue: usize,
     /// Tokens of a sequence, prompt and answer together.
     pub max_context: usize,
     /// Tokens of one of [`crate::Request::spans`], which a step may compute beyond `max_step_tokens`.
@@ -203,6 +205,7 @@ impl Settings {
         let Tuning { batch, stages, .. } = &self.tuning;
         assert!(batch.sequences > 0, "a batch has at least one sequence");
         assert!(stages.prefill > 0 && stages.decode > 0, "a pool has at least one sequence");
-        assert!(self.max_queue > 0, "a sequence waits at least until the next plan");
+        let queues = [self.max_queue, self.max_offline_queue];
+        assert!(!queues.contains(&0), "a sequence waits at least until the next plan");
     }
 }

@@ -73,6 +73,7 @@ fn play(profile: &Profile, schedule: Schedule, tpot: Option<Tick>, arrivals: Vec
         max_sequences: 64,
         max_step_tokens: 512,
         max_queue: 256,
+        max_offline_queue: 256,
         max_context: 16_384,
         max_span_tokens: 16_384,
         schedule,

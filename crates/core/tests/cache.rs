@@ -21,6 +21,7 @@ fn settings(groups: &[(CacheKind, u32)]) -> Settings {
         max_sequences: 8,
         max_step_tokens: 64,
         max_queue: 8,
+        max_offline_queue: 8,
         max_context: 128,
         max_span_tokens: 128,
         schedule: Schedule::Fcfs,

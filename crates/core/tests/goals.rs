@@ -15,6 +15,7 @@ fn settings() -> Settings {
         max_sequences: 4,
         max_step_tokens: 6,
         max_queue: 8,
+        max_offline_queue: 8,
         max_context: 16,
         max_span_tokens: 16,
         schedule: Schedule::Fcfs,

@@ -24,6 +24,7 @@ fn scenario(schedule: Schedule, targets: LatencyTargets, arrivals: Vec<Arrival>)
         max_sequences: 16,
         max_step_tokens: BUDGET,
         max_queue: 64,
+        max_offline_queue: 64,
         max_context: 16_384,
         max_span_tokens: 16_384,
         schedule,

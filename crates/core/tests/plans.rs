@@ -21,6 +21,7 @@ fn settings(groups: &[(CacheKind, u32)]) -> Settings {
         max_sequences: 8,
         max_step_tokens: 16,
         max_queue: 8,
+        max_offline_queue: 8,
         max_context: 64,
         max_span_tokens: 64,
         schedule: Schedule::Fcfs,

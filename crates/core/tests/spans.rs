@@ -17,6 +17,7 @@ fn settings(schedule: Schedule, groups: &[(CacheKind, u32)]) -> Settings {
         max_sequences: 8,
         max_step_tokens: 16,
         max_queue: 8,
+        max_offline_queue: 8,
         max_context: 128,
         max_span_tokens: 40,
         schedule,

@@ -15,6 +15,7 @@ fn settings(schedule: Schedule) -> Settings {
         max_sequences: 2,
         max_step_tokens: 16,
         max_queue: 8,
+        max_offline_queue: 8,
         max_context: 128,
         max_span_tokens: 128,
         schedule,

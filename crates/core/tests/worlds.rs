@@ -78,12 +78,13 @@ fn play(seed: u64) -> Report {
 }
 
 /// What happened. Panics if something did not: a world in which nothing happens proves nothing.
-fn events(reports: &[Report]) -> [(&'static str, u64); 23] {
+fn events(reports: &[Report]) -> [(&'static str, u64); 24] {
     let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
     let counts = [
         ("steps", sum(|report| report.steps)),
         ("completed", sum(|report| report.completed as u64)),
         ("computed only", sum(|report| 2 * report.computed as u64)),
+        ("offline", sum(|report| 2 * report.offline_completed as u64)),
         ("broken off", sum(|report| report.broken_off as u64)),
         ("refused", sum(|report| report.refused as u64)),
         ("preemptions", sum(|report| report.stats.preemptions_total)),

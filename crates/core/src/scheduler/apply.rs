@@ -8,7 +8,8 @@ use omnibus_kv::BlockId;
 use super::Scheduler;
 use crate::sequence::{Phase, Stage};
 use crate::{
-    Allocation, BlockCopy, Event, FinishReason, Plan, PrefixLookup, ScheduledSequence, SequenceId, StepLoad,
+    Allocation, BlockCopy, Class, Event, FinishReason, Plan, PrefixLookup, ScheduledSequence, SequenceId,
+    StepLoad,
 };
 
 /// A block that a sequence copies before its first step.
@@ -136,11 +137,24 @@ impl Scheduler {
         self.totals.computed_tokens_total += scheduled.positions.len() as u64;
     }
 
+    /// How long the step would take without its offline sequences, in microseconds. `None` without either kind.
+    fn online_us(&self, plan: &Plan) -> Option<f64> {
+        if !self.sequences.waiting().has_offline() {
+            return None;
+        }
+        let is_online = |id| self.sequences.get(id).is_some_and(|of| of.class() == Class::Online);
+        let online = plan.scheduled.iter().filter(|part| is_online(part.sequence));
+        Some(StepLoad::of_part(online))
+            .filter(|load| *load != StepLoad::default())
+            .map(|load| self.cost.predict(&load))
+    }
+
     fn launch(&mut self, plan: &Plan) {
         if !plan.scheduled.is_empty() {
             self.policy.launch(plan, &self.sequences);
             let load = StepLoad::of(plan);
-            self.steps.launch(plan, load, self.cost.predict(&load));
+            let online_us = self.online_us(plan);
+            self.steps.launch(plan, load, (self.cost.predict(&load), online_us));
         }
     }
 }

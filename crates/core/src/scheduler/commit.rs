@@ -1,7 +1,7 @@
 //! Accounts for the outcome of a step.
 
-use super::Scheduler;
 use super::in_flight::InFlightSequence;
+use super::{Scheduler, fair};
 use crate::sequence::{Phase, Sequence};
 use crate::{
     AcceptedTokens, Event, Failure, FinishReason, Goal, Outcome, SequenceId, SequenceOutput, StopKind, Token,
@@ -16,6 +16,9 @@ impl Scheduler {
         let Some((step, ended)) = self.steps.finish(outcome.plan, outcome.took) else { return Vec::new() };
         if let Some(took) = outcome.took {
             self.cost.learn(&step.load, took);
+            if let Some(online_us) = step.online_us {
+                self.policy.spare_us = fair::spare_after(self.policy.spare_us, took as f64, online_us);
+            }
         }
         let samplers = step.sequences.iter().filter(|of| of.samples > 0).count();
         assert_eq!(samplers, outcome.outputs.len(), "one output for each sequence that samples");

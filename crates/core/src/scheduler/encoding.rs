@@ -9,7 +9,7 @@
 
 use super::{Scheduler, fair};
 use crate::sequence::{Hold, HoldReason, Phase, Sequence};
-use crate::{SequenceId, StepLoad, Tick};
+use crate::{Class, SequenceId, StepLoad, Tick};
 
 /// Steps without a part after which one follows whatever the time.
 const STARVED_STEPS: u32 = 8;
@@ -89,11 +89,12 @@ impl Scheduler {
         self.encoding.most_units = self.encoding.most_units.max(units);
     }
 
-    /// Microseconds that can pass before the next step, without one of the decoding sequences getting its next token late.
-    /// `None` if no sequence decodes.
+    /// Microseconds that can pass before the next step, without one of the decoding online sequences getting its next token
+    /// late. `None` if none decodes.
     fn time_beside_steps(&self, now: Tick) -> Option<f64> {
-        let running = || self.sequences.running().filter(|sequence| !sequence.is_finishing());
-        let decoding = || running().filter(|sequence| sequence.is_decoding());
+        let is_online = |sequence: &&Sequence| sequence.class() == Class::Online && !sequence.is_finishing();
+        let decoding =
+            || self.sequences.running().filter(is_online).filter(|sequence| sequence.is_decoding());
         let load = |sequence: &Sequence| {
             StepLoad::verify(sequence.computed, sequence.pending().max(1) + sequence.drafts())
         };

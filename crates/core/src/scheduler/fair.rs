@@ -1,23 +1,30 @@
 //! By slack, inside a time (FairBatching, arXiv 2510.14392): decodes that cannot wait, then prompts by slack, then the
-//! other decodes.
+//! other decodes; then offline sequences, as far as the step stays in time for the online ones.
 //!
 //! The slack of a sequence is the time left until its next token is due. Token `j` is due `ttft + tpot · j` after
 //! arrival, and not later than `tpot` after the token before it, so that an answer ahead of its schedule does not
 //! stutter either. A step takes no longer than the least slack among those being answered, which is what makes a long
 //! prompt come in chunks; how long it will take, the cost model says.
 //!
-//! Invariant: the first in line (by [`Rank`]) advances in every step in which a sequence can, and may have the memory
-//! of all others; no sequence preempts one before it in line. So a sequence that waits long enough becomes the first.
+//! Offline sequences ([`Class::Offline`]) have no slack: none of their tokens is ever due. Beside online ones they get a
+//! share of the time, in steps that only decode, and never so much of one that an online token is late. An online one that
+//! waits may have their places and their memory.
+//!
+//! Invariant: the first in line (by [`Rank`](crate::sequence::Rank)) advances in every step in which a sequence can, and
+//! may have the memory of all others; no sequence preempts one before it in line. So an online sequence that waits long
+//! enough becomes the first, and an offline one once no online one can run.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
+use std::iter::Peekable;
 use std::ops::Range;
 
 use super::Scheduler;
 use super::plan_builder::{PlanBuilder, Reserve, Scheduled, Victims};
 use super::prefill_budget::{LEAST_TOKENS, PrefillBudget, TimeBudget};
+use super::waiting::RoundRobin;
 use crate::sequence::Sequence;
-use crate::{CostModel, StepLoad, Tick};
+use crate::{Class, CostModel, StepLoad, Tick};
 
 /// From arrival to the first token, without a target.
 const TTFT: f64 = 2e6;
@@ -32,6 +39,10 @@ const FLAT_PARTS: f64 = 8.0;
 const HOST_SHARE: f64 = 0.12;
 /// What is kept for others who use the machine: some steps take a fifth longer than any model of them says.
 const INTERFERENCE_SHARE: f64 = 0.1;
+/// The time of offline sequences beside online ones, as a share of the time of those.
+const OFFLINE_SHARE: f64 = 0.25;
+/// Most time that offline sequences may save up, or owe after steps that took longer than expected, in microseconds.
+const SPARE_MAX: f64 = 5e4;
 
 /// Waiting sequences whose slack is compared with that of the first in line.
 const NEXT_IN_LINE: usize = 64;
@@ -40,12 +51,17 @@ const NEXT_IN_LINE: usize = 64;
 pub(super) fn fill(builder: &mut PlanBuilder<'_>, now: Tick) {
     let mut fair = Fair::new(builder, now);
     fair.first_in_line(builder);
-    let (urgent, all) = (fair.urgent(), fair.decodes.len());
+    let (urgent, online) = (fair.urgent(), fair.online());
+    let mut queue = builder.scheduler.sequences.waiting().round_robin(fair.admitted_first).peekable();
     fair.decode(builder, 0..urgent, fair.kept_tokens);
-    fair.prefill(builder);
-    fair.decode(builder, urgent..all, 0);
+    fair.prefill(builder, &mut queue, Class::Online);
+    fair.decode(builder, urgent..online, 0);
     fair.decode(builder, 0..urgent, 0);
+    fair.offline(builder, &mut queue);
 }
+
+/// Waiting sequences in the order in which they may be admitted.
+type Queue<'a> = Peekable<RoundRobin<'a>>;
 
 /// A running sequence that can be planned, and its slack.
 type WithSlack<'a> = (f64, &'a Sequence);
@@ -66,8 +82,14 @@ struct Fair<'a> {
     admitted_first: Option<&'a Sequence>,
     /// Sequences that may begin to run.
     places_left: usize,
-    /// Tokens that decodes leave to prompts in any case.
+    /// Whether more sequences may be admitted.
+    is_open: bool,
+    /// The first in line waits for memory that becomes free when the step in flight is done.
+    is_first_put_off: bool,
+    /// Tokens that decodes leave to prompts of their class in any case.
     kept_tokens: usize,
+    /// Offline if there are no others.
+    class: Class,
 }
 
 /// Running sequences by rank, and which of them are not in the plan.
@@ -90,6 +112,20 @@ impl<'a> Line<'a> {
 
     fn first(&self) -> Option<&'a Sequence> {
         self.sequences.first().copied()
+    }
+
+    /// The offline ones that are not in the plan, last first.
+    fn offline(&self) -> impl Iterator<Item = &'a Sequence> {
+        let left = self.sequences.iter().zip(&self.is_left).rev();
+        left.take_while(|(sequence, _)| !is_online(sequence))
+            .filter_map(|(of, is_left)| is_left.then_some(*of))
+    }
+
+    /// It is preempted.
+    fn remove(&mut self, sequence: &Sequence) {
+        if let Some(at) = self.find(sequence) {
+            self.is_left[at] = false;
+        }
     }
 
     /// Where the sequence stands, unless it is planned or was preempted.
@@ -119,10 +155,11 @@ impl<'a> Fair<'a> {
     fn new(builder: &mut PlanBuilder<'a>, now: Tick) -> Self {
         let scheduler = builder.scheduler;
         let runners = builder.runners();
-        let decoding = runners.iter().filter(|sequence| sequence.is_decoding());
-        let load = decoding
-            .map(|sequence| StepLoad::verify(sequence.computed, sequence.pending() + sequence.drafts()));
-        let load = load.fold(StepLoad::default(), StepLoad::plus);
+        let waits = builder.queue_by_rank().next().is_some_and(is_online);
+        let has_online = waits || runners.iter().any(|sequence| is_online(sequence));
+        let class = if has_online { Class::Online } else { Class::Offline };
+        let decoding = runners.iter().filter(|sequence| sequence.class() == class && sequence.is_decoding());
+        let load = decoding.map(|sequence| decode_load(sequence)).fold(StepLoad::default(), StepLoad::plus);
         let mut fair = Self {
             scheduler,
             begins: scheduler.steps.next_begins(now) as f64,
@@ -132,7 +169,10 @@ impl<'a> Fair<'a> {
             places_left: scheduler.limits().sequences.saturating_sub(runners.len()),
             line: Line::new(runners.iter().copied().collect()),
             admitted_first: None,
+            is_open: !scheduler.sequences.is_preempting(),
+            is_first_put_off: false,
             kept_tokens: 0,
+            class,
         };
         let (mut decodes, mut prompts) = (Vec::with_capacity(runners.len()), Vec::new());
         for sequence in runners.iter().copied().filter(|sequence| sequence.pending() > 0) {
@@ -141,19 +181,31 @@ impl<'a> Fair<'a> {
         }
         decodes.sort_unstable_by(by_slack);
         prompts.sort_unstable_by(by_slack);
-        if !prompts.is_empty() || builder.queue().next().is_some() {
+        let is_first = |sequence: &Sequence| sequence.class() == class;
+        if builder.queue_by_rank().next().is_some_and(is_first)
+            || prompts.iter().any(|(_, sequence)| is_first(sequence))
+        {
             fair.kept_tokens = builder.tokens_left() / 4;
             builder.drafts_left = builder.drafts_left.saturating_sub(fair.kept_tokens);
         }
-        let budget = decodes.first().map(|(least, _)| fair.budget(*least));
-        let tokens = builder.tokens_left().saturating_sub(decodes.len()).max(fair.kept_tokens);
+        let first = decodes.first().filter(|(_, first)| is_first(first));
+        let budget = first.and_then(|(least, _)| match class {
+            Class::Online => Some(fair.budget(*least)),
+            Class::Offline => fair.chunk_budget(),
+        });
+        let count = decodes.iter().filter(|(_, sequence)| is_first(sequence)).count();
+        let tokens = builder.tokens_left().saturating_sub(count).max(fair.kept_tokens);
         builder.prefill_budget = Some(PrefillBudget::new(&scheduler.cost, load, budget, tokens));
         (fair.decodes, fair.prompts) = (decodes, prompts.into());
         fair
     }
 
-    /// Microseconds until the sequence's next token is due, counted from when the step begins.
+    /// Microseconds until the sequence's next token is due, counted from when the step begins. Without end for offline
+    /// ones.
     fn slack(&self, sequence: &Sequence) -> f64 {
+        if !is_online(sequence) {
+            return f64::INFINITY;
+        }
         let ttft = self.scheduler.settings.tuning.targets.ttft.map_or(TTFT, |ttft| ttft as f64);
         let prefill_us = self.scheduler.cost.predict(&StepLoad::prefill(0, sequence.prompt));
         let first = sequence.rank.came as f64 + ttft.max(2.0 * prefill_us);
@@ -180,6 +232,14 @@ impl<'a> Fair<'a> {
         }
     }
 
+    /// What a step may take that has no online sequences: as long as the prompts alone that fill a step. One that arrives
+    /// meanwhile waits no longer. `None` before the first measurement.
+    fn chunk_budget(&self) -> Option<TimeBudget> {
+        let chunk = StepLoad::prefill(0, self.scheduler.limits().tokens);
+        let us = Some(self.scheduler.cost.predict(&chunk)).filter(|us| *us > 0.0)?;
+        Some(TimeBudget { conservative_us: us, expected_us: us, late_us: us })
+    }
+
     /// The first in line comes first of all. A prompt that others are ahead of by slack gets little more than nothing.
     fn first_in_line(&mut self, builder: &mut PlanBuilder<'a>) {
         let waiting = builder.queue_by_rank().next();
@@ -197,6 +257,7 @@ impl<'a> Fair<'a> {
             let most = self.most_of_first(builder, first);
             let scheduled = builder
                 .within(most, |builder| builder.admit(first, Reserve::Chunk, &mut self.line.behind(0)));
+            self.is_first_put_off = scheduled == Scheduled::NoBlocks;
             if scheduled == Scheduled::Yes {
                 self.places_left -= 1;
                 self.admitted_first = Some(first);
@@ -220,6 +281,11 @@ impl<'a> Fair<'a> {
         self.decodes.partition_point(|(slack, _)| *slack < 2.0 * self.tpot)
     }
 
+    /// How many of the decodes, by slack, are online.
+    fn online(&self) -> usize {
+        self.decodes.partition_point(|(_, sequence)| is_online(sequence))
+    }
+
     /// Plans decodes, as long as more than `kept` tokens of the step are left.
     fn decode(&mut self, builder: &mut PlanBuilder<'a>, which: Range<usize>, kept: usize) {
         for at in which {
@@ -230,18 +296,16 @@ impl<'a> Fair<'a> {
         }
     }
 
-    /// Prompts that have begun and those that wait, by slack, as long as there is time.
-    fn prefill(&mut self, builder: &mut PlanBuilder<'a>) {
+    /// Prompts of a class that have begun and those that wait, by slack, as long as there is time.
+    fn prefill(&mut self, builder: &mut PlanBuilder<'a>, queue: &mut Queue<'a>, class: Class) {
         let scheduler = self.scheduler;
-        let mut queue = scheduler.sequences.waiting().round_robin(self.admitted_first).peekable();
-        let mut is_open = !scheduler.sequences.is_preempting();
         while !builder.is_spent() && !builder.prefill_budget.as_ref().is_some_and(PrefillBudget::is_spent) {
-            is_open &= !builder.preempts() && self.places_left > 0;
-            while is_open && queue.next_if(|id| builder.is_expired(*id)).is_some() {}
-            let waiting = if is_open { queue.peek() } else { None };
-            let waiting = waiting.map(|id| &scheduler.sequences[*id]);
+            self.is_open &= !builder.preempts() && self.has_place_for(class);
+            while self.is_open && queue.next_if(|id| builder.is_expired(*id)).is_some() {}
+            let waiting = if self.is_open { queue.peek() } else { None };
+            let waiting = waiting.map(|id| &scheduler.sequences[*id]).filter(|next| next.class() == class);
             let waits = waiting.map_or(f64::INFINITY, |sequence| self.slack(sequence));
-            let begun = self.prompts.front().copied();
+            let begun = self.prompts.front().copied().filter(|(_, begun)| begun.class() == class);
             match (begun, waiting) {
                 (Some((slack, sequence)), _) if slack <= waits => {
                     self.prompts.pop_front();
@@ -249,13 +313,69 @@ impl<'a> Fair<'a> {
                 }
                 (_, Some(sequence)) => {
                     queue.next();
-                    // A sequence that is admitted beside others preempts none.
-                    let scheduled = builder.admit(sequence, Reserve::FullPrompt, &mut VecDeque::new());
-                    is_open = scheduled == Scheduled::Yes;
-                    self.places_left -= usize::from(is_open);
+                    self.admit(builder, sequence);
                 }
                 (_, None) => return,
             }
+        }
+    }
+
+    /// Whether a sequence of this class may begin to run.
+    fn has_place_for(&self, class: Class) -> bool {
+        self.places_left > 0 || class == Class::Online && self.line.offline().next().is_some()
+    }
+
+    /// Admits a sequence beside others. It preempts none, but an online one may preempt offline ones.
+    fn admit(&mut self, builder: &mut PlanBuilder<'a>, sequence: &Sequence) {
+        let admit = |builder: &mut PlanBuilder<'a>, places: usize| match places {
+            0 => Scheduled::NoBlocks,
+            _ => builder.admit(sequence, Reserve::FullPrompt, &mut VecDeque::new()),
+        };
+        let mut scheduled = admit(builder, self.places_left);
+        if scheduled == Scheduled::NoBlocks && is_online(sequence) && !self.is_first_put_off {
+            let least = usize::from(self.places_left == 0);
+            let victims = builder.fewest_victims(sequence, self.line.offline(), least).unwrap_or_default();
+            for victim in &victims {
+                self.line.remove(victim);
+                builder.preempt(victim);
+            }
+            self.places_left += victims.len();
+            scheduled = admit(builder, victims.len());
+        }
+        self.is_open = scheduled == Scheduled::Yes;
+        self.places_left -= usize::from(self.is_open);
+    }
+
+    /// Plans offline sequences, decodes first, in what online ones leave of the step. They wait for the prompts of online
+    /// ones.
+    fn offline(&mut self, builder: &mut PlanBuilder<'a>, queue: &mut Queue<'a>) {
+        if !self.scheduler.sequences.waiting().has_offline() || builder.prefills(Class::Online) {
+            return;
+        }
+        let decodes = self.online()..self.decodes.len();
+        match self.class {
+            Class::Online => self.decode_in_spare_time(builder, decodes.clone()),
+            Class::Offline => self.decode(builder, decodes.clone(), self.kept_tokens),
+        }
+        self.prefill(builder, queue, Class::Offline);
+        if self.class == Class::Offline {
+            self.decode(builder, decodes, 0);
+        }
+    }
+
+    /// Plans decodes beside online sequences, and leaves prompts the rest of the time.
+    fn decode_in_spare_time(&mut self, builder: &mut PlanBuilder<'a>, which: Range<usize>) {
+        let most_us = self.budget(f64::INFINITY).conservative_us;
+        if let Some(budget) = &mut builder.prefill_budget {
+            budget.limit(most_us, self.scheduler.policy.spare_us + OFFLINE_SHARE * budget.load_us());
+        }
+        for at in which {
+            let (_, sequence) = self.decodes[at];
+            let is_in_time = |budget: &mut PrefillBudget<'_>| budget.add_decode(decode_load(sequence));
+            if builder.is_spent() || !builder.prefill_budget.as_mut().is_none_or(is_in_time) {
+                return;
+            }
+            self.advance(builder, sequence);
         }
     }
 
@@ -267,6 +387,12 @@ impl<'a> Fair<'a> {
             self.line.is_left[own] = true;
         }
     }
+}
+
+/// What offline sequences may take beside online ones, in microseconds, after a step that took so long and would have taken
+/// `online_us` without offline sequences. `before`: before that step.
+pub(super) fn spare_after(before: f64, took_us: f64, online_us: f64) -> f64 {
+    (before + OFFLINE_SHARE * online_us - (took_us - online_us)).clamp(-SPARE_MAX, SPARE_MAX)
 }
 
 /// What there should be between tokens, in microseconds.
@@ -285,6 +411,15 @@ pub(super) fn tpot(scheduler: &Scheduler, decodes: &StepLoad) -> f64 {
 /// By how much longer than expected a step may take.
 pub(super) fn margins(cost: &CostModel) -> f64 {
     1.0 + HOST_SHARE + INTERFERENCE_SHARE + cost.doubt()
+}
+
+fn is_online(sequence: &Sequence) -> bool {
+    sequence.class() == Class::Online
+}
+
+/// What a decoding sequence adds to a step.
+fn decode_load(sequence: &Sequence) -> StepLoad {
+    StepLoad::verify(sequence.computed, sequence.pending() + sequence.drafts())
 }
 
 fn by_slack(left: &WithSlack<'_>, right: &WithSlack<'_>) -> Ordering {

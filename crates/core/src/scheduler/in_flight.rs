@@ -29,6 +29,8 @@ pub(super) struct InFlightStep {
     launched: Tick,
     /// How long it was expected to take.
     expected: Tick,
+    /// How long it would take without its offline sequences, in microseconds, if there are such sequences and online ones.
+    pub(super) online_us: Option<f64>,
 }
 
 /// One sequence of a step in flight.
@@ -67,7 +69,12 @@ impl StepsInFlight {
     }
 
     /// A step is launched.
-    pub(super) fn launch(&mut self, plan: &Plan, load: StepLoad, expected_us: f64) {
+    pub(super) fn launch(
+        &mut self,
+        plan: &Plan,
+        load: StepLoad,
+        (expected_us, online_us): (f64, Option<f64>),
+    ) {
         assert!(!self.is_full(), "at most {IN_FLIGHT_MAX} steps are in flight");
         // A committed step has ended, even if the given time has jumped back since.
         self.ended = self.ended.min(plan.at);
@@ -78,6 +85,7 @@ impl StepsInFlight {
             sequences: plan.scheduled.iter().map(InFlightSequence::of).collect(),
             launched: plan.at,
             expected: expected_us as Tick,
+            online_us,
         });
     }
 

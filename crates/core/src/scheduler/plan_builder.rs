@@ -10,7 +10,7 @@ use super::Scheduler;
 use super::free_blocks::FreeBlocks;
 use super::prefill_budget::PrefillBudget;
 use crate::sequence::{Phase, Sequence};
-use crate::{Plan, Preempted, ScheduledSequence, SequenceId, Tick};
+use crate::{Class, Plan, Preempted, ScheduledSequence, SequenceId, Tick};
 
 /// A plan in the making.
 pub(super) struct PlanBuilder<'a> {
@@ -130,6 +130,13 @@ impl<'a> PlanBuilder<'a> {
         self.tokens_left
     }
 
+    /// True when the plan computes a chunk of a prompt of this class.
+    pub(super) fn prefills(&self, class: Class) -> bool {
+        let sequences = &self.scheduler.sequences;
+        let mut chunks = self.plan.scheduled.iter().filter(|scheduled| !scheduled.is_decode());
+        chunks.any(|scheduled| sequences[scheduled.sequence].class() == class)
+    }
+
     /// True when nothing is to be computed yet.
     pub(super) fn is_empty(&self) -> bool {
         self.plan.scheduled.is_empty()
@@ -212,14 +219,14 @@ impl<'a> PlanBuilder<'a> {
             self.free_blocks.attach_prefix(&hashes[..found], start);
             self.free_blocks.acquire(&partial);
             // No sequence is preempted for a copy.
-            if self.fits(sequence, start, held(), reserve) {
+            if self.fits(&self.free_blocks, (sequence, start), held(), reserve) {
                 self.schedule(sequence, start, held);
                 return Scheduled::Yes;
             }
             self.free_blocks = before.clone();
         }
         self.free_blocks.attach_prefix(&hashes[..found], start);
-        while !self.fits(sequence, start, held(), reserve) {
+        while !self.fits(&self.free_blocks, (sequence, start), held(), reserve) {
             if self.make_room(held, sequence.least_end(start), victims) == Scheduled::NoBlocks {
                 self.free_blocks = before;
                 if reserve == Reserve::Chunk {
@@ -306,10 +313,38 @@ impl<'a> PlanBuilder<'a> {
         prompt.map_or(most, |prefill_budget| prefill_budget.tokens(start, most).max(1))
     }
 
-    fn fits(
+    /// The fewest of these running sequences, but at least `least`, without which a waiting one fits as a whole, once no step
+    /// is in flight and without a cache hit. `None` if it does not fit without all of them, or if it will fit without that.
+    pub(super) fn fewest_victims(
         &self,
         sequence: &Sequence,
-        start: usize,
+        candidates: impl Iterator<Item = &'a Sequence>,
+        least: usize,
+    ) -> Option<Vec<&'a Sequence>> {
+        let held = || std::iter::repeat_n(0, self.scheduler.settings.groups.len());
+        let fits = |free: &FreeBlocks<'a>| self.fits(free, (sequence, 0), held(), Reserve::FullPrompt);
+        let mut later = self.free_blocks.clone();
+        later.add(&self.coming());
+        if least == 0 && fits(&later) {
+            return None;
+        }
+        later = self.free_blocks.clone();
+        let mut victims = Vec::new();
+        for candidate in candidates {
+            if victims.len() >= least && fits(&later) {
+                break;
+            }
+            later.release(&candidate.cache.tables);
+            victims.push(candidate);
+        }
+        (victims.len() >= least && fits(&later)).then_some(victims)
+    }
+
+    /// Whether what must fit of a sequence that begins at `start` fits into some free blocks.
+    fn fits(
+        &self,
+        free_blocks: &FreeBlocks<'_>,
+        (sequence, start): (&Sequence, usize),
         held: impl Iterator<Item = usize>,
         reserve: Reserve,
     ) -> bool {
@@ -324,7 +359,7 @@ impl<'a> PlanBuilder<'a> {
             (Reserve::FullPrompt, CacheKind::UnquantizedPrefix { tokens }) => whole.min(tokens.max(least)),
             (Reserve::FullPrompt, CacheKind::Full | CacheKind::Latent | CacheKind::State) => whole,
         };
-        self.free_blocks.reaches(held).all(|(kind, reach)| reach >= needed(kind))
+        free_blocks.reaches(held).all(|(kind, reach)| reach >= needed(kind))
     }
 
     fn reach(&self, held: impl Iterator<Item = usize>) -> usize {

@@ -12,11 +12,13 @@ pub(super) struct PolicyState {
     pub(super) batch: Option<SequenceId>,
     /// The stage of the next step, under `split`.
     pub(super) next_stage: Stage,
+    /// Time that offline sequences may take beside online ones, under `fair`, in microseconds.
+    pub(super) spare_us: f64,
 }
 
 impl Default for PolicyState {
     fn default() -> Self {
-        Self { batch: None, next_stage: Stage::Prefill }
+        Self { batch: None, next_stage: Stage::Prefill, spare_us: 0.0 }
     }
 }
 

@@ -34,6 +34,8 @@ pub(super) struct PrefillBudget<'a> {
     tokens_left: usize,
     /// The minimum for the next prompt, if it is the first.
     least: usize,
+    /// The smallest chunk of the others.
+    smallest: usize,
 }
 
 impl<'a> PrefillBudget<'a> {
@@ -46,7 +48,7 @@ impl<'a> PrefillBudget<'a> {
     ) -> Self {
         let known = CAREFUL_TOKENS.max(2 * cost.prefill_tokens_max as usize);
         let tokens_left = if budget.is_some() { tokens.min(known) } else { tokens };
-        Self { cost, load, budget, tokens_left, least: LEAST_TOKENS }
+        Self { cost, load, budget, tokens_left, least: LEAST_TOKENS, smallest: LEAST_TOKENS }
     }
 
     /// True when no worthwhile chunk fits any more.
@@ -62,7 +64,7 @@ impl<'a> PrefillBudget<'a> {
         let sure = within(conservative_us);
         if self.least == 0 {
             // Chunks under `LEAST_TOKENS` cost more steps than they save latency.
-            return if sure < LEAST_TOKENS.min(most) { 0 } else { sure };
+            return if sure < self.smallest.min(most) { 0 } else { sure };
         }
         let alone_us = self.cost.predict(&self.load);
         match within(expected_us).max(sure) {
@@ -77,6 +79,31 @@ impl<'a> PrefillBudget<'a> {
             _ if sure > 0 => sure,
             likely => likely,
         }
+    }
+
+    /// Limits what is added to the step from now on: it takes no longer than `most_us`, and no longer by `spare_us` than
+    /// what is planned. No prompt has more than fits into that for certain, however little it is.
+    pub(super) fn limit(&mut self, most_us: f64, spare_us: f64) {
+        let most_us = most_us.min(self.load_us() + spare_us);
+        let conservative_us = self.budget.map_or(most_us, |budget| budget.conservative_us.min(most_us));
+        let (expected_us, late_us) = (conservative_us, conservative_us);
+        self.budget = Some(TimeBudget { conservative_us, expected_us, late_us });
+        (self.least, self.smallest) = (0, 1);
+    }
+
+    /// How long what is planned is expected to take, in microseconds.
+    pub(super) fn load_us(&self) -> f64 {
+        self.cost.predict(&self.load)
+    }
+
+    /// Accounts for one more decode, if the step stays in time with it. Whether it does.
+    pub(super) fn add_decode(&mut self, decode: StepLoad) -> bool {
+        let load = self.load.plus(decode);
+        let is_in_time = self.budget.is_none_or(|budget| self.cost.predict(&load) <= budget.conservative_us);
+        if is_in_time {
+            self.load = load;
+        }
+        is_in_time
     }
 
     /// Accounts for a chunk of `tokens` from `start` on.

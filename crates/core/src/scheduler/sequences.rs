@@ -7,7 +7,7 @@ use std::ops::Index;
 
 use super::waiting::WaitingQueue;
 use crate::sequence::{Hold, HoldReason, Phase, Rank, Sequence};
-use crate::{SequenceId, Tick};
+use crate::{Request, SequenceId, Tick};
 
 /// All sequences: waiting, running, and being released.
 #[derive(Debug, Clone, Default)]
@@ -26,11 +26,11 @@ pub(super) struct Sequences {
 
 impl Sequences {
     /// The rank of a new sequence. Its id is higher than all before, and it arrives no earlier, whatever time is given.
-    pub(super) fn new_rank(&mut self, now: Tick, priority: i32) -> Rank {
+    pub(super) fn new_rank(&mut self, now: Tick, request: &Request) -> Rank {
         let id = SequenceId(self.next_id);
         self.next_id += 1;
         self.arrived = self.arrived.max(now);
-        Rank::new(self.arrived, priority, id)
+        Rank::new(self.arrived, (request.class, request.priority), id)
     }
 
     /// Adds a sequence that waits.
@@ -118,11 +118,11 @@ impl Sequences {
         match phase {
             Phase::Waiting => self.waiting.push(sequence),
             Phase::Running => {
-                self.waiting.start(sequence.tenant);
+                self.waiting.start(sequence);
                 self.running.insert(id);
             }
             Phase::Preempted | Phase::Ended => {
-                self.waiting.start(sequence.tenant);
+                self.waiting.start(sequence);
                 self.releasing.insert(id);
             }
         }
@@ -196,7 +196,7 @@ impl Sequences {
         match phase {
             Phase::Waiting => self.waiting.remove(sequence),
             Phase::Running | Phase::Preempted | Phase::Ended => {
-                self.waiting.stop(sequence.tenant);
+                self.waiting.stop(sequence);
                 self.running.remove(&id);
                 self.releasing.remove(&id);
             }

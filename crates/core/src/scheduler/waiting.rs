@@ -10,8 +10,8 @@ use std::iter::Peekable;
 use std::ops::Bound;
 
 use super::queued_load::QueuedLoad;
-use crate::SequenceId;
 use crate::sequence::{Rank, Sequence};
+use crate::{Class, SequenceId};
 
 /// The waiting queue.
 #[derive(Debug, Clone, Default)]
@@ -27,28 +27,59 @@ pub(super) struct WaitingQueue {
     tenants: BTreeMap<u64, Tenant>,
     /// For each tenant with a sequence that may be planned: when its first one has its turn.
     turns: BTreeSet<Turn>,
-    /// Tenants with a waiting sequence.
-    tenants_waiting: usize,
+    /// Sequences of each class.
+    classes: [ClassCount; Class::COUNT],
+    /// Of online sequences.
     load: QueuedLoad,
+}
+
+/// The sequences of one class.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct ClassCount {
+    /// Waiting ones, held ones included.
+    sequences: usize,
+    /// Tenants with at least one that waits.
+    tenants: usize,
+    /// Those that run, or leave the running ones.
+    holding: usize,
 }
 
 /// The sequences of one tenant.
 #[derive(Debug, Clone, Default)]
 struct Tenant {
-    /// Waiting, held ones included.
-    waiting: usize,
-    /// Running, or leaving the running ones.
-    running: usize,
+    /// Waiting sequences of each class, held ones included.
+    waiting: [usize; Class::COUNT],
+    /// Sequences of each class that run, or leave the running ones.
+    running: [usize; Class::COUNT],
     /// Those that may be planned.
     ranks: BTreeSet<Rank>,
 }
 
-/// When a sequence has its turn: after as many of its tenant's, running or before it; then by rank.
+/// When a sequence has its turn: by class; then after as many of its tenant's in that class, running or before it; then by
+/// rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
+    class: Class,
     before: usize,
     rank: Rank,
     tenant: u64,
+}
+
+impl Tenant {
+    /// The turn of a sequence behind so many that a plan admits already.
+    fn turn(&self, tenant: u64, rank: Rank, planned: usize) -> Turn {
+        let class = rank.class;
+        Turn { class, before: self.running[class as usize] + planned, rank, tenant }
+    }
+
+    /// The turn of its first sequence that may be planned.
+    fn first_turn(&self, tenant: u64) -> Option<Turn> {
+        self.ranks.first().map(|rank| self.turn(tenant, *rank, 0))
+    }
+
+    fn is_gone(&self) -> bool {
+        [self.waiting, self.running].iter().flatten().all(|count| *count == 0)
+    }
 }
 
 impl WaitingQueue {
@@ -57,9 +88,9 @@ impl WaitingQueue {
         self.ids.len()
     }
 
-    /// True when no sequence waits.
-    pub(super) fn is_empty(&self) -> bool {
-        self.ids.is_empty()
+    /// Waiting sequences of a class.
+    pub(super) fn count(&self, class: Class) -> usize {
+        self.classes[class as usize].sequences
     }
 
     /// True when the sequence waits.
@@ -67,8 +98,8 @@ impl WaitingQueue {
         self.ids.contains(id)
     }
 
-    /// What there is to compute of all.
-    pub(super) fn load(&self) -> &QueuedLoad {
+    /// What there is to compute of the online ones.
+    pub(super) fn online_load(&self) -> &QueuedLoad {
         &self.load
     }
 
@@ -87,21 +118,31 @@ impl WaitingQueue {
         self.ranks.iter().copied()
     }
 
+    /// Whether an offline sequence waits, runs, or leaves the running ones.
+    pub(super) fn has_offline(&self) -> bool {
+        let ClassCount { sequences, holding, .. } = self.classes[Class::Offline as usize];
+        sequences + holding > 0
+    }
+
     /// Those that may not be planned, by rank.
     pub(super) fn held(&self) -> impl Iterator<Item = Rank> + use<'_> {
         self.held.iter().copied()
     }
 
-    /// Tenants with a waiting sequence, and how many of them are this tenant's.
-    pub(super) fn share(&self, tenant: u64) -> (usize, usize) {
-        (self.tenants_waiting, self.tenants.get(&tenant).map_or(0, |tenant| tenant.waiting))
+    /// Tenants with a waiting sequence of a class, and how many of those sequences are this tenant's.
+    pub(super) fn share(&self, class: Class, tenant: u64) -> (usize, usize) {
+        let own = self.tenants.get(&tenant).map_or(0, |tenant| tenant.waiting[class as usize]);
+        (self.classes[class as usize].tenants, own)
     }
 
     /// Adds a waiting sequence.
     pub(super) fn push(&mut self, sequence: &Sequence) {
         self.ids.insert(sequence.rank.id);
-        self.load.add(sequence);
-        self.change(sequence.tenant, |tenant| tenant.waiting += 1);
+        if sequence.class() == Class::Online {
+            self.load.add(sequence);
+        }
+        let class = sequence.class() as usize;
+        self.change(sequence.tenant, |tenant| tenant.waiting[class] += 1);
         match sequence.is_held() {
             true => self.hold(sequence),
             false => self.release(sequence),
@@ -113,8 +154,11 @@ impl WaitingQueue {
         self.hold(sequence);
         self.held.remove(&sequence.rank);
         self.ids.remove(&sequence.rank.id);
-        self.load.remove(sequence);
-        self.change(sequence.tenant, |tenant| tenant.waiting -= 1);
+        if sequence.class() == Class::Online {
+            self.load.remove(sequence);
+        }
+        let class = sequence.class() as usize;
+        self.change(sequence.tenant, |tenant| tenant.waiting[class] -= 1);
     }
 
     /// Keeps a waiting sequence from being planned.
@@ -137,14 +181,16 @@ impl WaitingQueue {
         });
     }
 
-    /// One more sequence of this tenant holds blocks.
-    pub(super) fn start(&mut self, tenant: u64) {
-        self.change(tenant, |tenant| tenant.running += 1);
+    /// A sequence holds blocks.
+    pub(super) fn start(&mut self, sequence: &Sequence) {
+        let class = sequence.class() as usize;
+        self.change(sequence.tenant, |tenant| tenant.running[class] += 1);
     }
 
-    /// One sequence of this tenant holds no blocks any more.
-    pub(super) fn stop(&mut self, tenant: u64) {
-        self.change(tenant, |tenant| tenant.running -= 1);
+    /// A sequence holds no blocks any more.
+    pub(super) fn stop(&mut self, sequence: &Sequence) {
+        let class = sequence.class() as usize;
+        self.change(sequence.tenant, |tenant| tenant.running[class] -= 1);
     }
 
     /// Removes all sequences, running ones included.
@@ -152,7 +198,8 @@ impl WaitingQueue {
         *self = Self::default();
     }
 
-    /// Sequences that may be planned, round robin: a tenant's next one comes when it has fewest running and before it.
+    /// Sequences that may be planned, online ones first, in each class round robin: a tenant's next one comes when it has
+    /// fewest running and before it.
     /// `planned`: one that the plan admits already.
     pub(super) fn round_robin(&self, planned: Option<&Sequence>) -> RoundRobin<'_> {
         let mut order = RoundRobin {
@@ -165,23 +212,23 @@ impl WaitingQueue {
             && let Some(tenant) = self.tenants.get(&id)
         {
             let first = tenant.ranks.iter().find(|first| **first != rank).copied();
-            let turn = first.map(|rank| Reverse(Turn { before: tenant.running + 1, rank, tenant: id }));
-            order.successors.extend(turn);
+            let planned = |first: Rank| usize::from(first.class == rank.class);
+            order.successors.extend(first.map(|first| Reverse(tenant.turn(id, first, planned(first)))));
         }
         order
     }
 
     fn change(&mut self, id: u64, change: impl FnOnce(&mut Tenant)) {
         let tenant = self.tenants.entry(id).or_default();
-        let turn = |tenant: &Tenant| {
-            let rank = tenant.ranks.first().copied()?;
-            Some(Turn { before: tenant.running, rank, tenant: id })
-        };
-        let (before, waited) = (turn(tenant), tenant.waiting > 0);
+        let (before, waited, ran) = (tenant.first_turn(id), tenant.waiting, tenant.running);
         change(tenant);
-        let (after, waits) = (turn(tenant), tenant.waiting > 0);
-        self.tenants_waiting = self.tenants_waiting + usize::from(waits) - usize::from(waited);
-        if tenant.waiting == 0 && tenant.running == 0 {
+        let (after, waits, runs) = (tenant.first_turn(id), tenant.waiting, tenant.running);
+        for (at, class) in self.classes.iter_mut().enumerate() {
+            class.sequences = class.sequences + waits[at] - waited[at];
+            class.tenants = class.tenants + usize::from(waits[at] > 0) - usize::from(waited[at] > 0);
+            class.holding = class.holding + runs[at] - ran[at];
+        }
+        if tenant.is_gone() {
             self.tenants.remove(&id);
         }
         if before != after {
@@ -201,12 +248,18 @@ impl WaitingQueue {
         assert_eq!(self.ready, ready.iter().map(|rank| rank.id).collect(), "the queue's orders disagree");
         let of_tenants: usize = self.tenants.values().map(|tenant| tenant.ranks.len()).sum();
         assert_eq!(of_tenants, ready.len(), "a sequence is in no tenant's line");
-        assert_eq!(self.tenants.values().map(|of| of.waiting).sum::<usize>(), waiting.len(), "miscounted");
-        assert_eq!(self.tenants.values().map(|of| of.running).sum::<usize>(), running, "miscounted");
-        let tenants_waiting = self.tenants.values().filter(|tenant| tenant.waiting > 0).count();
-        assert_eq!(tenants_waiting, self.tenants_waiting, "miscounted");
+        for (index, class) in [Class::Online, Class::Offline].into_iter().enumerate() {
+            let of_class = |of: &Tenant| of.waiting[index];
+            let tenants = self.tenants.values().filter(|tenant| of_class(tenant) > 0).count();
+            let sequences = waiting.iter().filter(|sequence| sequence.class() == class).count();
+            assert_eq!(self.tenants.values().map(of_class).sum::<usize>(), sequences, "miscounted");
+            let holding = self.tenants.values().map(|of| of.running[index]).sum();
+            assert_eq!(self.classes[index], ClassCount { sequences, tenants, holding }, "miscounted");
+        }
+        assert_eq!(self.classes.iter().map(|of| of.holding).sum::<usize>(), running, "miscounted");
         let mut load = QueuedLoad::default();
-        waiting.iter().for_each(|sequence| load.add(sequence));
+        let online = waiting.iter().filter(|sequence| sequence.class() == Class::Online);
+        online.for_each(|sequence| load.add(sequence));
         assert_eq!(load, self.load, "the load of the queue is wrong");
         let lines = self.tenants.values().filter(|tenant| !tenant.ranks.is_empty()).count();
         assert_eq!(self.turns.len(), lines, "a tenant has no turn");
@@ -237,7 +290,11 @@ impl Iterator for RoundRobin<'_> {
         let line = &self.queue.tenants.get(&turn.tenant)?.ranks;
         let behind = line.range((Bound::Excluded(turn.rank), Bound::Unbounded));
         let next = behind.copied().find(|rank| self.skipped.is_none_or(|(_, skipped)| skipped != *rank));
-        let successor = next.map(|rank| Reverse(Turn { before: turn.before + 1, rank, ..turn }));
+        let turn_of = |rank: Rank| match rank.class == turn.class {
+            true => Some(Turn { before: turn.before + 1, rank, ..turn }),
+            false => Some(self.queue.tenants.get(&turn.tenant)?.turn(turn.tenant, rank, 0)),
+        };
+        let successor = next.and_then(turn_of).map(Reverse);
         self.successors.extend(successor);
         Some(turn.rank.id)
     }

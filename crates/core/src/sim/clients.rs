@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::script::Script;
 use super::{Quantiles, Report};
-use crate::{Event, Failure, FinishReason, Goal, LatencyTargets, SequenceId, StopKind, Tick};
+use crate::{Class, Event, Failure, FinishReason, Goal, LatencyTargets, SequenceId, StopKind, Tick};
 
 /// All clients with an accepted request.
 #[derive(Debug, Default)]
@@ -16,14 +16,16 @@ pub(super) struct Clients {
     latest: Tick,
 }
 
+/// A sequence's place in line, where the order is by class, time and priority.
+pub(super) type Place = (Class, i64, SequenceId);
+
 /// One client.
 #[derive(Debug)]
 struct Client {
     script: usize,
     /// When it sent the request, by the scheduler's clock.
     submitted: Tick,
-    /// Its place in line, where the order is by time and priority.
-    place: (i64, SequenceId),
+    place: Place,
     /// The position of the next token.
     position: usize,
     token_times: Vec<Tick>,
@@ -46,7 +48,7 @@ impl Clients {
         self.latest = self.latest.max(submitted);
         let came = i64::try_from(self.latest).unwrap_or(i64::MAX);
         // Ten seconds for each step of priority.
-        let place = (came.saturating_sub(i64::from(priority) * 10_000_000), id);
+        let place = (script.arrival.class, came.saturating_sub(i64::from(priority) * 10_000_000), id);
         let client = Client { script: index, submitted, place, position, token_times: Vec::new(), end: None };
         assert!(self.by_sequence.insert(id, client).is_none(), "{id:?} was given twice");
         self.live.insert(id);
@@ -62,8 +64,8 @@ impl Clients {
         self.live.contains(&id)
     }
 
-    /// Its place in line, where the order is by time and priority.
-    pub(super) fn place(&self, id: SequenceId) -> (i64, SequenceId) {
+    /// Its place in line.
+    pub(super) fn place(&self, id: SequenceId) -> Place {
         self.by_sequence[&id].place
     }
 
@@ -107,11 +109,16 @@ impl Clients {
     pub(super) fn report(&self, scripts: &[Script], targets: &LatencyTargets, report: &mut Report) {
         let (mut ttft, mut tpot, mut itl, mut e2e) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for client in self.by_sequence.values() {
-            let at = scripts[client.script].arrival.at;
+            report.tokens += client.token_times.len() as u64;
+            let arrival = &scripts[client.script].arrival;
+            if arrival.class == Class::Offline {
+                client.report_offline(report);
+                continue;
+            }
+            let at = arrival.at;
             ttft.extend(client.token_times.first().map(|first| first - at));
             itl.extend(client.token_times.windows(2).map(|pair| pair[1] - pair[0]));
             tpot.extend(client.mean_gap());
-            report.tokens += client.token_times.len() as u64;
             let Some((end, event)) = client.end else { panic!("a client has no terminal event") };
             match event {
                 Event::Finished { reason: FinishReason::Stop(_) | FinishReason::Length, .. } => {
@@ -123,7 +130,7 @@ impl Clients {
             }
         }
         report.taken = self.by_sequence.len();
-        report.completed = e2e.len();
+        report.completed = e2e.len() + report.offline_completed;
         report.ttft_max = ttft.iter().copied().max().unwrap_or(0);
         report.itl_late = targets.tpot.map_or(0, |tpot| itl.iter().filter(|gap| **gap > tpot).count());
         report.itl_max = itl.iter().copied().max().unwrap_or(0);
@@ -132,6 +139,18 @@ impl Clients {
 }
 
 impl Client {
+    /// Counts how an offline one ended.
+    fn report_offline(&self, report: &mut Report) {
+        match self.end {
+            Some((end, Event::Finished { reason: FinishReason::Stop(_) | FinishReason::Length, .. })) => {
+                report.offline_completed += 1;
+                report.offline_end = report.offline_end.max(end);
+            }
+            Some((_, Event::Finished { reason: FinishReason::Computed, .. })) => report.computed += 1,
+            _ => report.broken_off += 1,
+        }
+    }
+
     fn mean_gap(&self) -> Option<Tick> {
         let (first, last) = (self.token_times.first()?, self.token_times.last()?);
         (last - first).checked_div(self.token_times.len() as Tick - 1)

@@ -13,6 +13,10 @@ pub struct Report {
     pub refused: usize,
     /// Sequences that stopped or reached their length.
     pub completed: usize,
+    /// The offline ones of those.
+    pub offline_completed: usize,
+    /// When the last of them ended.
+    pub offline_end: Tick,
     /// Sequences that computed their prompt and were to generate nothing.
     pub computed: usize,
     /// Sequences that were cancelled, too late, or failed.
@@ -33,7 +37,7 @@ pub struct Report {
     pub swapped_in: u64,
     /// When the last one was.
     pub end: Tick,
-    /// From arrival to the first token.
+    /// From arrival to the first token. Like all times below, of online sequences.
     pub ttft: Quantiles,
     /// Between tokens, on average over a sequence.
     pub tpot: Quantiles,

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::{Cost, Machine, Price, Rng};
 use crate::random::mix;
 use crate::{
-    CacheGroup, LatencyTargets, Offload, PreemptionPolicy, PrefixCache, Schedule, Settings, StageLimits,
-    StaticBatch, SwapSettings, Tick, Tuning,
+    CacheGroup, Class, LatencyTargets, Offload, PreemptionPolicy, PrefixCache, Schedule, Settings,
+    StageLimits, StaticBatch, SwapSettings, Tick, Tuning,
 };
 
 /// A scenario to simulate.
@@ -59,6 +59,8 @@ pub struct Arrival {
     pub session: Option<u64>,
     /// [`crate::Request::boundaries`].
     pub boundaries: Vec<usize>,
+    /// [`crate::Request::class`].
+    pub class: Class,
     /// [`crate::Request::priority`].
     pub priority: i32,
     /// [`crate::Request::tenant`].
@@ -181,6 +183,7 @@ impl Scenario {
         let faults = adversarial_faults(&mut rng, &settings);
         adversarial_spans(seed, &mut settings, &mut arrivals, &faults);
         adversarial_goals(seed, &mut arrivals);
+        adversarial_classes(seed, &mut settings, &mut arrivals);
         let overlap = if rng.one_in(3) { Overlap::Off } else { Overlap::On };
         let prefill = Price { token_ns: 20_000, context_ps: 100_000 };
         let decode = Price { token_ns: 40_000, context_ps: 200_000 };
@@ -201,6 +204,7 @@ impl Scenario {
             max_sequences: 64,
             max_step_tokens: 512,
             max_queue: 256,
+            max_offline_queue: 256,
             max_context: 8192,
             max_span_tokens: 8192,
             schedule: Schedule::Fcfs,
@@ -278,6 +282,7 @@ fn adversarial_settings(rng: &mut Rng) -> Settings {
         max_sequences: rng.within(1..=7),
         max_step_tokens: rng.within(1..=24),
         max_queue: rng.within(1..=24),
+        max_offline_queue: 24,
         max_context,
         max_span_tokens: max_context,
         schedule: [Schedule::Fair, Schedule::Fcfs, Schedule::Static, Schedule::Split][rng.within(0..=3)],
@@ -323,6 +328,7 @@ fn adversarial_arrivals(rng: &mut Rng, settings: &Settings) -> Vec<Arrival> {
             spans: SpanKind::None,
             session: rng.one_in(2).then(|| rng.below(6)),
             boundaries: (0..rng.below(5)).map(|_| rng.within(0..=prompt + 2)).collect(),
+            class: Class::Online,
             priority: if rng.one_in(3) { rng.within(0..=4) as i32 - 2 } else { 0 },
             tenant: if rng.one_in(3) { rng.below(4) } else { 0 },
             draft_tokens: rng.within(0..=drafts_max),
@@ -364,6 +370,19 @@ fn adversarial_goals(seed: u64, arrivals: &mut [Arrival]) {
     let one_in = rng.within(1..=6) as u64;
     for arrival in arrivals.iter_mut().filter(|_| rng.one_in(one_in)) {
         arrival.max_new_tokens = 0;
+    }
+}
+
+/// Some requests of half of the worlds are offline. Drawn from numbers of their own, like the goals.
+fn adversarial_classes(seed: u64, settings: &mut Settings, arrivals: &mut [Arrival]) {
+    let mut rng = Rng::new(mix(seed ^ 0x6149));
+    if rng.one_in(2) {
+        return;
+    }
+    settings.max_offline_queue = rng.within(1..=24);
+    let one_in = rng.within(1..=4) as u64;
+    for arrival in arrivals.iter_mut().filter(|_| rng.one_in(one_in)) {
+        arrival.class = Class::Offline;
     }
 }
 

@@ -56,6 +56,7 @@ impl Script {
     pub(super) fn request(&self, now: Tick) -> Request {
         Request {
             deadline: self.deadline(now),
+            class: self.arrival.class,
             priority: self.arrival.priority,
             draft_tokens: self.arrival.draft_tokens,
             tenant: self.arrival.tenant,

@@ -12,7 +12,8 @@ use super::tier::Storage;
 use super::{Audits, Overlap, Report, Rng, Scenario};
 use crate::random::mix;
 use crate::{
-    CacheGroup, Event, Outcome, Plan, Schedule, ScheduledSequence, Scheduler, SequenceId, Settings, Tick,
+    CacheGroup, Class, Event, Outcome, Plan, Schedule, ScheduledSequence, Scheduler, SequenceId, Settings,
+    Tick,
 };
 
 /// The oldest sequence is computed at least once in so many steps, while no step fails.
@@ -46,6 +47,8 @@ pub(super) struct World<'a> {
     longest: usize,
     /// The time given to the last plan, if it scheduled no sequence.
     workless_at: Option<Tick>,
+    /// Consecutive plans that preempted and scheduled none.
+    preempting_plans: usize,
     starvation: Starvation,
     random_failures: usize,
     /// The sequence that was alone in the last failed steps, and how many of those failed at random in a row.
@@ -75,6 +78,7 @@ impl<'a> World<'a> {
             attempts_max: STEPS_MORE + STEPS_PER_TOKEN * tokens as u64,
             longest: longest(&scenario.settings),
             workless_at: None,
+            preempting_plans: 0,
             starvation: Starvation::default(),
             random_failures: 0,
             failed_alone: (None, 0),
@@ -149,14 +153,16 @@ impl<'a> World<'a> {
 
     fn submit(&mut self, index: usize) {
         let script = &self.scripts[index];
-        let queued = self.scheduler.stats().queued;
         let settings = &self.scenario.settings;
+        let (queued, max_queue) = match script.arrival.class {
+            Class::Online => (self.scheduler.queued(Class::Online), settings.max_queue),
+            Class::Offline => (self.scheduler.queued(Class::Offline), settings.max_offline_queue),
+        };
         let fits = script.tokens.len() <= settings.max_context
             && script.computed() <= self.longest
             && script.spans.iter().all(|span| span_fits(settings, span));
         let given = self.given_time();
         let submitted = self.scheduler.submit(given, script.request(given));
-        let max_queue = settings.max_queue;
         match submitted {
             Ok(_) => assert!(fits && queued < max_queue + max_queue.div_ceil(4), "took what is not possible"),
             Err(_) => assert!(!fits || queued >= max_queue, "refused what is possible"),
@@ -257,18 +263,22 @@ impl<'a> World<'a> {
     }
 
     /// Panics if a plan without scheduled sequences follows another one, unless it only ends sequences whose deadline
-    /// passed between the two: blocks may have been transferred meanwhile, which takes time.
+    /// passed between the two (blocks may have been transferred meanwhile, which takes time), or unless it preempts for the
+    /// other pool of `split`.
     fn check_workless(&mut self, plan: &Plan) {
         let is_workless = plan.scheduled.is_empty();
+        let preempts = is_workless && !plan.preempt.is_empty();
+        self.preempting_plans = if preempts { self.preempting_plans + 1 } else { 0 };
         if let Some(last) = self.workless_at.filter(|_| is_workless) {
             let scripts = &self.scripts;
             let passed = |id: &SequenceId| {
-                self.clients
-                    .deadline(*id, scripts)
-                    .is_some_and(|deadline| last < deadline && deadline <= plan.at)
+                let deadline = self.clients.deadline(*id, scripts);
+                deadline.is_some_and(|deadline| last < deadline && deadline <= plan.at)
             };
+            let pools = if self.scenario.settings.schedule == Schedule::Split { 2 } else { 1 };
+            let is_for_other_pool = preempts && (2..=pools).contains(&self.preempting_plans);
             assert!(
-                plan.preempt.is_empty() && plan.expire.iter().all(passed),
+                (plan.preempt.is_empty() || is_for_other_pool) && plan.expire.iter().all(passed),
                 "a plan that only takes back is followed by one that computes or by waiting: {plan:?}"
             );
         }
