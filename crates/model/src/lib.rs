@@ -64,7 +64,7 @@ pub use input_squares::InputSquares;
 pub use kernel_choice::{GpuKernel, KernelChoice};
 pub use kv_cache::{BlockBytes, BlockExport, KvCache, KvCacheGroup, VisibleTo};
 pub use kv_format::{KvStorage, UnquantizedPrefix};
-pub use manifest::Manifest;
+pub use manifest::{Manifest, TensorRole};
 pub use mixers::{
     Absent, Attention, AttentionSpan, Bidirectional, BlockSparse, Candidates, ChannelMix,
     CompressedAttention, Compressor, ConvAttention, ConvGate, CrossAttention, Decay, DeltaAttention,

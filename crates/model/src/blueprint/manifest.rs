@@ -3,6 +3,7 @@
 use crate::manifest::Scope;
 use crate::{
     AlternatingUpdates, Blueprint, Finish, Head, HyperConnections, LayerSpec, Manifest, Norm, Residual,
+    TensorRole,
 };
 
 /// Learned positions, below the root.
@@ -21,31 +22,31 @@ impl Blueprint {
         let mut top = Scope::root(&mut manifest, self.hidden);
         let (first, last) = (self.stage.reads_tokens(), self.stage.gives_logits());
         if self.head == Head::Own && last {
-            top.linear("lm_head", self.hidden, self.vocab.saturating_sub(self.unpredicted), self.head_bias);
+            top.column("lm_head", self.hidden, self.vocab.saturating_sub(self.unpredicted), self.head_bias);
         }
         let mut root = top.at(self.names.root);
         if self.has_embeddings() {
-            root.linear(self.names.embed, self.hidden, self.vocab, false);
+            root.replicated(self.names.embed, self.hidden, self.vocab, false);
         }
         if let Some(positions) = self.learned_positions.filter(|_| first) {
-            root.at(POSITIONS).tensor("weight", &[positions, self.hidden]);
+            root.at(POSITIONS).tensor("weight", &[positions, self.hidden], TensorRole::Replicated);
         }
         if let Some(inputs) = self.per_layer_inputs {
             let width = inputs.width * self.stored_layers().len();
-            root.linear("embed_tokens_per_layer", width, inputs.vocab, false);
-            root.linear("per_layer_model_projection", self.hidden, width, false);
-            root.at("per_layer_projection_norm").tensor("weight", &[inputs.width]);
+            root.replicated("embed_tokens_per_layer", width, inputs.vocab, false);
+            root.replicated("per_layer_model_projection", self.hidden, width, false);
+            root.at("per_layer_projection_norm").tensor("weight", &[inputs.width], TensorRole::Replicated);
         }
         for vocabulary in self.media_vocabularies.iter().filter(|_| first) {
             let mut at = root.at(&vocabulary.path);
-            at.linear("embedding", vocabulary.width, vocabulary.count, false);
-            at.tensor("norm.weight", &[vocabulary.width]);
-            at.linear("projection", vocabulary.width, self.hidden, false);
+            at.replicated("embedding", vocabulary.width, vocabulary.count, false);
+            at.tensor("norm.weight", &[vocabulary.width], TensorRole::Replicated);
+            at.replicated("projection", vocabulary.width, self.hidden, false);
         }
         if let Some(updates) = self.alternating {
             for copy in 1..updates.copies {
-                root.linear(&format!("altup_projections.{}", copy - 1), self.hidden, self.hidden, false);
-                root.linear(
+                root.replicated(&format!("altup_projections.{}", copy - 1), self.hidden, self.hidden, false);
+                root.replicated(
                     &format!("altup_unembed_projections.{}", copy - 1),
                     self.hidden,
                     self.hidden,
@@ -74,7 +75,7 @@ impl Blueprint {
         }
         for module in &self.rotated {
             if let Some(inputs) = manifest.inputs_of(&module.path) {
-                manifest.0.insert(format!("{}.signs", module.path), vec![inputs]);
+                manifest.insert(format!("{}.signs", module.path), &[inputs], TensorRole::Replicated);
             }
         }
         manifest
@@ -99,17 +100,17 @@ impl LayerSpec {
         }
         if let Some(rank) = self.laurel {
             let (hidden, mut laurel) = (at.hidden, at.at("laurel"));
-            laurel.linear("linear_left", hidden, rank, false);
-            laurel.linear("linear_right", rank, hidden, false);
+            laurel.replicated("linear_left", hidden, rank, false);
+            laurel.replicated("linear_right", rank, hidden, false);
             laurel.norm("post_laurel_norm", self.norm, hidden);
         }
         for part in RESIDUAL_GATES {
             match self.residual {
                 Residual::Scaled(_) => {}
-                Residual::TanhGate => at.tensor(&format!("{part}_gate"), &[1]),
+                Residual::TanhGate => at.tensor(&format!("{part}_gate"), &[1], TensorRole::Replicated),
                 Residual::Gated => {
-                    at.tensor(&format!("{part}_alpha"), &[at.hidden]);
-                    at.tensor(&format!("{part}_beta"), &[at.hidden]);
+                    at.tensor(&format!("{part}_alpha"), &[at.hidden], TensorRole::Replicated);
+                    at.tensor(&format!("{part}_beta"), &[at.hidden], TensorRole::Replicated);
                 }
             }
         }
@@ -122,17 +123,17 @@ impl LayerSpec {
 /// What one reader of the stream's history has.
 fn name_history(at: &mut Scope, name: &str) {
     let hidden = at.hidden;
-    at.linear(&format!("{name}_proj"), hidden, 1, false);
-    at.at(&format!("{name}_norm")).tensor("weight", &[hidden]);
+    at.replicated(&format!("{name}_proj"), hidden, 1, false);
+    at.at(&format!("{name}_norm")).tensor("weight", &[hidden], TensorRole::Replicated);
 }
 
 impl AlternatingUpdates {
     fn name_tensors(self, at: &mut Scope) {
         let hidden = at.hidden;
-        at.tensor("correct_output_scale", &[hidden]);
-        at.linear("correction_coefs", self.copies, self.copies, false);
-        at.linear("prediction_coefs", self.copies, self.copies * self.copies, false);
-        at.linear("modality_router", hidden, self.copies, false);
+        at.tensor("correct_output_scale", &[hidden], TensorRole::Replicated);
+        at.replicated("correction_coefs", self.copies, self.copies, false);
+        at.replicated("prediction_coefs", self.copies, self.copies * self.copies, false);
+        at.replicated("modality_router", hidden, self.copies, false);
         at.norm("router_norm", Norm::Rms { eps: self.norm_eps }, hidden);
     }
 }
@@ -140,9 +141,9 @@ impl AlternatingUpdates {
 impl HyperConnections {
     fn name_tensors(self, at: &mut Scope) {
         let (hidden, mixes) = (at.hidden, self.copies * (self.copies + 2));
-        at.tensor("fn", &[mixes, self.copies * hidden]);
-        at.tensor("base", &[mixes]);
-        at.tensor("scale", &[3]);
+        at.tensor("fn", &[mixes, self.copies * hidden], TensorRole::Replicated);
+        at.tensor("base", &[mixes], TensorRole::Replicated);
+        at.tensor("scale", &[3], TensorRole::Replicated);
     }
 }
 
@@ -150,11 +151,11 @@ impl Finish {
     fn name_tensors(&self, at: &mut Scope) {
         let hidden = at.hidden;
         match *self {
-            Self::AddEmbeddings => at.tensor("embed_skip.weight", &[1]),
-            Self::Scale => at.tensor("layer_scalar", &[1]),
+            Self::AddEmbeddings => at.tensor("embed_skip.weight", &[1], TensorRole::Replicated),
+            Self::Scale => at.tensor("layer_scalar", &[1], TensorRole::Replicated),
             Self::PerLayerInput { width, norm_eps, .. } => {
-                at.linear("per_layer_input_gate", hidden, width, false);
-                at.linear("per_layer_projection", width, hidden, false);
+                at.replicated("per_layer_input_gate", hidden, width, false);
+                at.replicated("per_layer_projection", width, hidden, false);
                 at.norm("post_per_layer_input_norm", Norm::Rms { eps: norm_eps }, hidden);
             }
         }

@@ -5,7 +5,7 @@ use super::blueprint::{
     Separators, SquareMerger, Tiles,
 };
 use crate::blocks::LIMITS;
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 use crate::{GatedMlp, Manifest, Mlp, Norm};
 
 /// Names of modules below a layer, or below its attention.
@@ -55,17 +55,17 @@ impl EncoderBlueprint {
     /// Every tensor that this encoder is made of, unquantized.
     pub fn manifest(&self) -> Manifest {
         let mut manifest = Manifest::default();
-        let mut top = Scope::root(&mut manifest, self.hidden);
+        let mut top = Scope::replicated_root(&mut manifest, self.hidden);
         let mut root = top.at("encoder");
         match &self.convolutions {
             Some(tower) => tower.name(&mut root, self.hidden),
-            None => root.linear(PATCHES, self.patches.elements(), self.hidden, self.patches.bias),
+            None => root.replicated(PATCHES, self.patches.elements(), self.hidden, self.patches.bias),
         }
         if self.class_token != ClassToken::Absent {
-            root.tensor(CLASS_TOKEN, &[self.hidden]);
+            root.tensor(CLASS_TOKEN, &[self.hidden], TensorRole::Replicated);
         }
         if let Some(count) = self.positions.count() {
-            root.at(POSITIONS).tensor("weight", &[count, self.hidden]);
+            root.at(POSITIONS).tensor("weight", &[count, self.hidden], TensorRole::Replicated);
         }
         let norms = [(PATCH_NORM, self.patch_norm), (INPUT_NORM, self.input_norm)];
         for (name, norm) in norms.into_iter().chain([(OUTPUT_NORM, self.output_norm)]) {
@@ -85,14 +85,14 @@ impl EncoderBlueprint {
             squares.name(&mut root.at(SQUARES));
         }
         if self.placeholder {
-            root.tensor(PLACEHOLDER, &[1, self.features]);
+            root.tensor(PLACEHOLDER, &[1, self.features], TensorRole::Replicated);
         }
         let separators: &[&str] = match self.separators {
             Separators::None => &[],
             Separators::Newline => &[NEWLINE],
             Separators::CanvasFirst => &[NEWLINE, SEPARATOR],
         };
-        separators.iter().for_each(|name| root.tensor(name, &[self.connected()]));
+        separators.iter().for_each(|name| root.tensor(name, &[self.connected()], TensorRole::Replicated));
         name_connector(&mut root.at(PROJECTION), &self.projection, self.connected());
         for (number, deep) in self.deepstack.iter().enumerate() {
             name_connector(&mut root.at(&format!("{DEEPSTACK}.{number}")), &deep.connector, self.hidden);
@@ -106,8 +106,8 @@ impl Tiles {
         let hidden = at.hidden;
         for (name, rows) in TILE_TABLES.into_iter().zip([1, 1, rows]) {
             let mut table = at.at(name);
-            table.tensor("weight", &[self.shapes + 1, self.most * rows * hidden]);
-            table.tensor("gate", &[1]);
+            table.tensor("weight", &[self.shapes + 1, self.most * rows * hidden], TensorRole::Replicated);
+            table.tensor("gate", &[1], TensorRole::Replicated);
         }
         at.norm("norm", self.norm, hidden);
     }
@@ -118,22 +118,22 @@ impl SquareMerger {
         let hidden = at.hidden;
         at.norm("norm1", self.norm, hidden);
         at.norm("norm2", self.norm, 4 * hidden);
-        ATTENTION.iter().for_each(|name| at.at("attn").linear(name, hidden, hidden, true));
-        at.linear("linear_1", 4 * hidden, self.width, true);
-        at.linear("linear_2", self.width, hidden, true);
+        ATTENTION.iter().for_each(|name| at.at("attn").replicated(name, hidden, hidden, true));
+        at.replicated("linear_1", 4 * hidden, self.width, true);
+        at.replicated("linear_2", self.width, hidden, true);
     }
 }
 
 impl Perceiver {
     fn name(&self, at: &mut Scope, width: usize) {
-        at.tensor("latents", &[self.latents, width]);
+        at.tensor("latents", &[self.latents, width], TensorRole::Replicated);
         for number in 0..self.layers {
             let mut layer = at.at(&format!("layers.{number}"));
             PERCEIVER_NORMS.iter().for_each(|name| layer.norm(name, self.norm, width));
             let (queries, keys) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
             let shapes = [(width, queries), (width, keys), (width, keys), (queries, width)];
             for (name, (from, to)) in ATTENTION.into_iter().zip(shapes) {
-                layer.at("attn").linear(name, from, to, false);
+                layer.at("attn").replicated(name, from, to, false);
             }
             let mlp = GatedMlp { width: self.width, act: self.act, bias: false };
             let hidden = std::mem::replace(&mut layer.hidden, width);
@@ -168,7 +168,7 @@ impl EncoderLayer {
         let [inputs, output] = self.attention.biases.of_inputs_and_output();
         let mut attention = at.at("attn");
         for (name, bias) in [("q_proj", inputs), ("k_proj", inputs), ("v_proj", inputs), ("o_proj", output)] {
-            attention.linear(name, hidden, hidden, bias);
+            attention.replicated(name, hidden, hidden, bias);
         }
         let head_dim = hidden.checked_div(self.attention.heads).unwrap_or(0);
         for (name, eps) in QK_NORMS.into_iter().filter_map(|name| Some((name, self.attention.qk_norm?))) {
@@ -176,7 +176,7 @@ impl EncoderLayer {
         }
         self.mlp.spec().name_tensors(&mut at.at("mlp"));
         for name in CLIPPED.iter().filter(|_| clipped) {
-            LIMITS.iter().for_each(|limit| at.at(name).tensor(limit, &[]));
+            LIMITS.iter().for_each(|limit| at.at(name).tensor(limit, &[], TensorRole::Replicated));
         }
         let factors = match self.scales {
             LayerScale::None => None,
@@ -184,7 +184,7 @@ impl EncoderLayer {
             LayerScale::Gates => Some(1),
         };
         for name in factors.iter().flat_map(|_| ["scale1", "scale2"]) {
-            at.tensor(name, &[factors.unwrap_or(1)]);
+            at.tensor(name, &[factors.unwrap_or(1)], TensorRole::Replicated);
         }
     }
 }
@@ -210,29 +210,29 @@ pub(super) fn name_connector(at: &mut Scope, steps: &[ConnectorStep], mut width:
             | ConnectorStep::Act(_)
             | ConnectorStep::Scale(_) => {}
             ConnectorStep::Standardize => {
-                STANDARDIZE.iter().for_each(|name| at.tensor(name, &[width]));
+                STANDARDIZE.iter().for_each(|name| at.tensor(name, &[width], TensorRole::Replicated));
             }
             ConnectorStep::Gated { width: to, bias, .. } => {
-                GATED.iter().for_each(|name| at.linear(name, width, to, bias));
+                GATED.iter().for_each(|name| at.replicated(name, width, to, bias));
                 width = to;
             }
             ConnectorStep::AttentionPool { heads, head_dim, width: to } => {
                 let mut pool = at.at(POOL);
                 let [inputs @ .., output] = ATTENTION;
-                inputs.iter().for_each(|name| pool.linear(name, width, heads * head_dim, true));
-                pool.linear(output, heads * head_dim, to, true);
+                inputs.iter().for_each(|name| pool.replicated(name, width, heads * head_dim, true));
+                pool.replicated(output, heads * head_dim, to, true);
                 width = to;
             }
             ConnectorStep::FillUp(filling) => {
                 let [embedding, norm] = FILLING;
-                at.linear(embedding, width, filling.vocabulary, false);
+                at.replicated(embedding, width, filling.vocabulary, false);
                 at.norm(norm, filling.norm, width);
             }
             ConnectorStep::Perceiver(perceiver) => perceiver.name(&mut at.at(PERCEIVER), width),
             ConnectorStep::GateHalf(_) => width /= 2,
             ConnectorStep::Norm { name, norm } => at.norm(name, norm, width),
             ConnectorStep::Linear { name, width: to, bias } => {
-                at.linear(name, width, to, bias);
+                at.replicated(name, width, to, bias);
                 width = to;
             }
         }

@@ -58,7 +58,13 @@ impl EncoderBlueprint {
         // The first product is rarely packed; norms never are.
         let stored = weights.get(&first).map(Array::dtype).transpose()?;
         let dtype = stored.filter(|dtype| matches!(dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F32));
-        Ok(Store::of_encoder(weights, quantization, kernels, dtype.unwrap_or(Dtype::Bf16), self.hidden))
+        Ok(Store::of_encoder(
+            (weights, manifest),
+            quantization,
+            kernels,
+            dtype.unwrap_or(Dtype::Bf16),
+            self.hidden,
+        ))
     }
 }
 

@@ -6,7 +6,7 @@ use super::attention::AttentionBlock;
 use super::{Attention, AttentionSpan, MixerCache, MixerSpec, Recurrence};
 use crate::LoadError;
 use crate::blocks::MixerBlock;
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 use crate::ops::{CausalConv, LayerContext, Ops};
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
@@ -56,7 +56,7 @@ impl Rules for ConvAttention {
 impl Tensors for ConvAttention {
     fn name_tensors(&self, at: &mut Scope) {
         for name in ["conv_k", "conv_v"] {
-            at.tensor(name, &[1, 1, self.attention.kv_heads, 1, ROWS]);
+            at.tensor(name, &[1, 1, self.attention.kv_heads, 1, ROWS], TensorRole::Heads);
         }
         self.attention.name_tensors(at);
     }

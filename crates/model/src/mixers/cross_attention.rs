@@ -44,10 +44,10 @@ impl Rules for CrossAttention {
 impl Tensors for CrossAttention {
     fn name_tensors(&self, at: &mut Scope) {
         let (hidden, width) = (at.hidden, self.heads * self.head_dim);
-        at.linear("q_proj", hidden, width, self.bias);
-        at.linear("k_proj", hidden, self.kv_heads * self.head_dim, self.bias);
-        at.linear("v_proj", hidden, self.kv_heads * self.head_dim, self.bias);
-        at.linear("o_proj", width, hidden, self.bias);
+        at.heads("q_proj", hidden, width, self.bias);
+        at.heads("k_proj", hidden, self.kv_heads * self.head_dim, self.bias);
+        at.heads("v_proj", hidden, self.kv_heads * self.head_dim, self.bias);
+        at.row("o_proj", width, hidden, self.bias);
         for (name, norm) in NORMS.into_iter().filter_map(|name| Some((name, self.norm?))) {
             at.norm(name, norm, self.head_dim);
         }

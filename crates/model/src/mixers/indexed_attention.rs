@@ -48,8 +48,8 @@ impl Rules for IndexedAttention {
 impl Tensors for IndexedAttention {
     fn name_tensors(&self, at: &mut Scope) {
         self.attention.name_tensors(at);
-        at.linear("index_q_proj", at.hidden, self.heads * self.keys.width, false);
-        at.linear("index_k_proj", at.hidden, self.keys.width, false);
+        at.replicated("index_q_proj", at.hidden, self.heads * self.keys.width, false);
+        at.replicated("index_k_proj", at.hidden, self.keys.width, false);
         at.norm("index_q_norm", self.norm, self.keys.width);
         at.norm("index_k_norm", self.norm, self.keys.width);
     }

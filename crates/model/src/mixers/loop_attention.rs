@@ -7,7 +7,7 @@ use super::attention::AttentionBlock;
 use super::{Attention, AttentionSpan, KeySource, MixerCache, MixerSpec};
 use crate::LoadError;
 use crate::blocks::MixerBlock;
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 use crate::ops::LayerContext;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
@@ -34,8 +34,8 @@ impl Rules for LoopAttention {
 impl Tensors for LoopAttention {
     fn name_tensors(&self, at: &mut Scope) {
         self.attention.name_tensors(at);
-        at.tensor("loop_gate.weight", &[self.attention.heads, self.attention.head_dim]);
-        at.tensor("loop_gate.bias", &[self.attention.heads]);
+        at.tensor("loop_gate.weight", &[self.attention.heads, self.attention.head_dim], TensorRole::Heads);
+        at.tensor("loop_gate.bias", &[self.attention.heads], TensorRole::Heads);
     }
 }
 

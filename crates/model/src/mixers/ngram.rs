@@ -84,8 +84,8 @@ impl Rules for NgramEmbedding {
 impl Tensors for NgramEmbedding {
     fn name_tensors(&self, at: &mut Scope) {
         for (index, table) in self.tables().iter().enumerate() {
-            at.linear(&format!("embedders.{index}"), self.width(), table.rows as usize, false);
-            at.linear(&format!("post_projs.{index}"), self.width(), self.hidden, false);
+            at.replicated(&format!("embedders.{index}"), self.width(), table.rows as usize, false);
+            at.replicated(&format!("post_projs.{index}"), self.width(), self.hidden, false);
         }
     }
 }

@@ -4,7 +4,7 @@ use mlx::{Array, Dtype};
 
 use super::{Mamba2, Recurrence};
 use crate::blocks::{Linear, MixerBlock, NormBlock};
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 use crate::ops::{LayerContext, Mamba2Weights};
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
@@ -40,17 +40,17 @@ impl Rules for SelectiveMamba2 {
 impl Tensors for SelectiveMamba2 {
     fn name_tensors(&self, at: &mut Scope) {
         let (inner, heads) = (self.recurrence.inner(), self.recurrence.heads);
-        at.linear("in_proj", at.hidden, 2 * inner, false);
+        at.heads("in_proj", at.hidden, 2 * inner, false);
         at.conv("conv1d", inner, self.recurrence.conv_kernel_size, false);
-        at.linear("bcdt_proj", inner, self.step_rank + 2 * self.recurrence.state_dim, false);
+        at.row("bcdt_proj", inner, self.step_rank + 2 * self.recurrence.state_dim, false);
         for (name, width) in self.norms() {
             at.norm(name, Norm::Rms { eps: self.norm_eps }, width);
         }
-        at.linear("dt_proj", self.step_rank, heads, false);
+        at.heads("dt_proj", self.step_rank, heads, false);
         for per_head in ["A_log", "D", "dt_bias"] {
-            at.tensor(per_head, &[heads]);
+            at.tensor(per_head, &[heads], TensorRole::Heads);
         }
-        at.linear("out_proj", inner, at.hidden, false);
+        at.row("out_proj", inner, at.hidden, false);
     }
 }
 

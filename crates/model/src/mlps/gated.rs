@@ -37,9 +37,9 @@ impl Rules for GatedMlp {
 
 impl Tensors for GatedMlp {
     fn name_tensors(&self, at: &mut Scope) {
-        at.linear("gate_proj", at.hidden, self.width, self.bias);
-        at.linear("up_proj", at.hidden, self.width, self.bias);
-        at.linear("down_proj", self.width, at.hidden, self.bias);
+        at.column("gate_proj", at.hidden, self.width, self.bias);
+        at.column("up_proj", at.hidden, self.width, self.bias);
+        at.row("down_proj", self.width, at.hidden, self.bias);
     }
 }
 

@@ -22,7 +22,7 @@ impl Rules for LinearMlp {
 
 impl Tensors for LinearMlp {
     fn name_tensors(&self, at: &mut Scope) {
-        at.linear("linear", at.hidden, at.hidden, self.bias);
+        at.replicated("linear", at.hidden, at.hidden, self.bias);
     }
 }
 

@@ -5,7 +5,7 @@ mod shared;
 
 use super::{Activation, GatedMlp, PlainMlp, Router};
 use crate::Norm;
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
 pub(super) use forward::MoeBlock;
@@ -159,14 +159,14 @@ impl Tensors for Moe {
                 }
             }
             let bias = self.expert.bias();
-            at.linear("fc1_latent_proj", at.hidden, latent, bias);
-            at.linear("fc2_latent_proj", latent, at.hidden, bias);
+            at.replicated("fc1_latent_proj", at.hidden, latent, bias);
+            at.replicated("fc2_latent_proj", latent, at.hidden, bias);
         }
         let mut routed = at.at("switch_mlp");
         for input in self.expert.inputs() {
-            routed.experts(input, [experts, width, hidden], self.expert.bias());
+            routed.matrices(TensorRole::ExpertColumn, input, [experts, width, hidden], self.expert.bias());
         }
-        routed.experts("down_proj", [experts, hidden, width], self.expert.bias());
+        routed.matrices(TensorRole::ExpertRow, "down_proj", [experts, hidden, width], self.expert.bias());
         if let Some(shared) = self.shared {
             shared.name_tensors(self.expert, at);
         }

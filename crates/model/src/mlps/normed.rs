@@ -4,7 +4,7 @@ use mlx::Array;
 
 use super::GatedMlp;
 use crate::blocks::{Fused, Linear, MlpBlock, NormBlock};
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 use crate::ops::Ops;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
@@ -31,7 +31,7 @@ impl Rules for NormedMlp {
 impl Tensors for NormedMlp {
     fn name_tensors(&self, at: &mut Scope) {
         self.mlp.name_tensors(at);
-        at.norm(NORM, self.norm, self.mlp.width);
+        at.norm_as(TensorRole::Column, NORM, self.norm, self.mlp.width);
     }
 }
 

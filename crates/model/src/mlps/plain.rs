@@ -3,7 +3,7 @@
 mod forward;
 
 use super::Activation;
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
 pub(super) use forward::PlainBlock;
@@ -25,11 +25,11 @@ impl Rules for PlainMlp {
 
 impl Tensors for PlainMlp {
     fn name_tensors(&self, at: &mut Scope) {
-        at.linear("up_proj", at.hidden, self.width, self.bias);
-        at.linear("down_proj", self.width, at.hidden, self.bias);
+        at.column("up_proj", at.hidden, self.width, self.bias);
+        at.row("down_proj", self.width, at.hidden, self.bias);
         if self.act == Activation::Xielu {
             for name in forward::XIELU {
-                at.tensor(&format!("act_fn.{name}"), &[]);
+                at.tensor(&format!("act_fn.{name}"), &[], TensorRole::Replicated);
             }
         }
     }

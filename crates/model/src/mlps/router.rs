@@ -3,7 +3,7 @@
 
 mod forward;
 
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 use crate::rules::Broken;
 pub(super) use forward::RouterBlock;
 
@@ -111,11 +111,11 @@ impl Router {
     pub(super) fn name_tensors(self, at: &mut Scope, experts: usize) {
         let experts = experts + self.identities;
         if self.expert_scales {
-            at.tensor("gate.per_expert_scale", &[experts]);
+            at.tensor("gate.per_expert_scale", &[experts], TensorRole::Replicated);
         }
-        at.linear("gate", at.hidden, experts, self.bias);
+        at.replicated("gate", at.hidden, experts, self.bias);
         if self.correction_bias {
-            at.tensor("gate.e_score_correction_bias", &[experts]);
+            at.tensor("gate.e_score_correction_bias", &[experts], TensorRole::Replicated);
         }
     }
 

@@ -11,11 +11,14 @@ use crate::blocks::{
     AdaptedWeight, Adapters, Embedding, ExpertLinear, HadamardRotation, LIMITS, Limits, Linear, NormBlock,
 };
 use crate::ops::{CausalConv, Ops, Weight};
-use crate::{Blueprint, Head, Kernels, LoadError, Norm, Pattern, Quantization, WeightRewrite, Weights};
+use crate::{
+    Blueprint, Head, Kernels, LoadError, Manifest, Norm, Pattern, Quantization, WeightRewrite, Weights,
+};
 
 /// A checkpoint under the blueprint's names, cast for the kernels that run it.
 pub(crate) struct Store {
     weights: Weights,
+    manifest: Manifest,
     quantization: Quantization,
     ops: Ops,
     activations: Dtype,
@@ -40,12 +43,21 @@ impl Store {
         let activations = ops.activations().unwrap_or(stored);
         let rotated = blueprint.rotated.iter().map(|module| (module.path.clone(), module.block)).collect();
         let (adapters, hidden) = (Rc::default(), blueprint.hidden);
-        Ok(Self { weights, quantization, ops, activations, hidden, rotated, adapters })
+        Ok(Self {
+            weights,
+            manifest: blueprint.manifest(),
+            quantization,
+            ops,
+            activations,
+            hidden,
+            rotated,
+            adapters,
+        })
     }
 
     /// Tensors that were checked, all of which the blocks take.
     pub(crate) fn of_encoder(
-        weights: Weights,
+        (weights, manifest): (Weights, Manifest),
         quantization: Quantization,
         kernels: Kernels,
         activations: Dtype,
@@ -55,6 +67,7 @@ impl Store {
         let activations = ops.activations().unwrap_or(activations);
         Self {
             weights,
+            manifest,
             quantization,
             ops,
             activations,
@@ -76,7 +89,7 @@ impl Store {
 
     /// A linear layer at `path`: dense or packed.
     pub(crate) fn linear(&mut self, path: &str) -> Result<Linear, LoadError> {
-        let bias = self.weights.remove(&format!("{path}.bias"));
+        let bias = self.take_any(&format!("{path}.bias"));
         let bias = bias.map(|bias| self.cast(bias)).transpose()?;
         let weight = self.take(&format!("{path}.weight"))?;
         let weight = self.weight(path, weight)?;
@@ -110,7 +123,7 @@ impl Store {
 
     /// Stacked experts at `path`: dense or packed.
     pub(crate) fn expert_linear(&mut self, path: &str) -> Result<ExpertLinear, LoadError> {
-        let bias = self.weights.remove(&format!("{path}.bias"));
+        let bias = self.take_any(&format!("{path}.bias"));
         let bias = bias.map(|bias| self.cast(bias)).transpose()?;
         let weight = self.take(&format!("{path}.weight"))?;
         let weight = self.weight(path, weight)?;
@@ -142,7 +155,7 @@ impl Store {
     /// A depthwise convolution at `path`: weights `[conv_kernel_size, channels]` and perhaps a bias `[channels]`, float32.
     pub(crate) fn conv(&mut self, path: &str) -> Result<CausalConv, LoadError> {
         let weight = self.float(&format!("{path}.weight"))?.squeeze(&[2])?.t()?.contiguous()?;
-        let bias = self.weights.remove(&format!("{path}.bias"));
+        let bias = self.take_any(&format!("{path}.bias"));
         Ok(CausalConv { weight, bias: bias.map(|bias| bias.astype(Dtype::F32)).transpose()? })
     }
 
@@ -197,11 +210,11 @@ impl Store {
 
     /// Packed when the checkpoint has scales for `path`, else dense.
     fn weight(&mut self, path: &str, weight: Array) -> Result<Weight, LoadError> {
-        let scales = self.weights.remove(&format!("{path}.scales"));
+        let scales = self.take_any(&format!("{path}.scales"));
         let (Some(scales), Some(choice)) = (scales, self.quantization.at(path)) else {
             return Ok(Weight::Dense(self.cast_dense(weight)?));
         };
-        let biases = self.weights.remove(&format!("{path}.biases"));
+        let biases = self.take_any(&format!("{path}.biases"));
         let affine = choice.mode == QuantMode::Affine;
         let scales = if affine { self.cast(scales)? } else { scales };
         let biases = biases.map(|biases| self.cast(biases)).transpose()?;
@@ -218,7 +231,15 @@ impl Store {
     fn take(&mut self, name: &str) -> Result<Array, LoadError> {
         let missing =
             || LoadError::Mismatch(Difference { missing: vec![name.to_owned()], ..Difference::default() });
-        self.weights.remove(name).ok_or_else(missing)
+        self.take_any(name).ok_or_else(missing)
+    }
+
+    /// A tensor, if the checkpoint has it. The only way that tensors leave the store, so that a device could take a part of
+    /// each by its role.
+    fn take_any(&mut self, name: &str) -> Option<Array> {
+        let tensor = self.weights.remove(name)?;
+        assert!(self.manifest.stored_role(name).is_some(), "{name} has a role");
+        Some(tensor)
     }
 
     /// Small tensors take the activations' dtype; packed ones keep theirs where the kernels accept any.

@@ -16,6 +16,7 @@ mod pictures;
 mod quantized;
 mod real_configs;
 mod recurrent;
+mod roles;
 mod sinks;
 mod speech;
 mod stages;

@@ -3,7 +3,7 @@
 use super::blueprint::{AudioBlueprint, AudioLayer, AudioPositions, Conformer, PlaneNorm, Stem};
 use crate::blocks::LIMITS;
 use crate::encoders::manifest::{CONNECTOR, POSITIONS, name_connector};
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 use crate::{Manifest, Norm};
 
 /// Names of modules below `encoder`.
@@ -23,30 +23,42 @@ impl AudioBlueprint {
     /// Every tensor that this encoder is made of, unquantized.
     pub fn manifest(&self) -> Manifest {
         let mut manifest = Manifest::default();
-        let mut top = Scope::root(&mut manifest, self.hidden);
+        let mut top = Scope::replicated_root(&mut manifest, self.hidden);
         let mut root = top.at("encoder");
         let [first, second] = CONVOLUTIONS;
         match self.stem {
             Stem::Frames(_) => {
-                root.tensor(&format!("{first}.weight"), &[self.hidden, KERNEL, self.bands]);
-                root.tensor(&format!("{second}.weight"), &[self.hidden, KERNEL, self.hidden]);
-                CONVOLUTIONS.iter().for_each(|conv| root.tensor(&format!("{conv}.bias"), &[self.hidden]));
+                root.tensor(
+                    &format!("{first}.weight"),
+                    &[self.hidden, KERNEL, self.bands],
+                    TensorRole::Replicated,
+                );
+                root.tensor(
+                    &format!("{second}.weight"),
+                    &[self.hidden, KERNEL, self.hidden],
+                    TensorRole::Replicated,
+                );
+                CONVOLUTIONS.iter().for_each(|conv| {
+                    root.tensor(&format!("{conv}.bias"), &[self.hidden], TensorRole::Replicated)
+                });
             }
             Stem::Planes { channels, norm, .. } => {
                 let [from, to] = channels;
-                root.tensor(&format!("{first}.weight"), &[from, KERNEL, KERNEL, 1]);
-                root.tensor(&format!("{second}.weight"), &[to, KERNEL, KERNEL, from]);
+                root.tensor(&format!("{first}.weight"), &[from, KERNEL, KERNEL, 1], TensorRole::Replicated);
+                root.tensor(&format!("{second}.weight"), &[to, KERNEL, KERNEL, from], TensorRole::Replicated);
                 for (name, width) in CONVOLUTION_NORMS.into_iter().zip(channels) {
                     match norm {
                         PlaneNorm::Channels(norm) => root.norm(name, norm, width),
-                        PlaneNorm::Cumulative { .. } => root.at(name).tensor("weight", &[width]),
+                        PlaneNorm::Cumulative { .. } => {
+                            root.at(name).tensor("weight", &[width], TensorRole::Replicated)
+                        }
                     }
                 }
-                root.linear(STEM_LINEAR, self.bands.div_ceil(2).div_ceil(2) * to, self.hidden, false);
+                root.replicated(STEM_LINEAR, self.bands.div_ceil(2).div_ceil(2) * to, self.hidden, false);
             }
         }
         if let AudioPositions::Table { count } = self.positions {
-            root.at(POSITIONS).tensor("weight", &[count, self.hidden]);
+            root.at(POSITIONS).tensor("weight", &[count, self.hidden], TensorRole::Replicated);
         }
         for (number, layer) in self.layers.iter().enumerate() {
             let mut at = root.at(&format!("layers.{number}"));
@@ -64,8 +76,11 @@ impl Conformer {
     fn name(&self, at: &mut Scope, clipped: bool) {
         let (hidden, norm) = (at.hidden, Norm::Rms { eps: self.norm_eps });
         let linear = |at: &mut Scope, name: &str, from: usize, to: usize| {
-            at.linear(name, from, to, false);
-            LIMITS.iter().filter(|_| clipped).for_each(|limit| at.at(name).tensor(limit, &[]));
+            at.replicated(name, from, to, false);
+            LIMITS
+                .iter()
+                .filter(|_| clipped)
+                .for_each(|limit| at.at(name).tensor(limit, &[], TensorRole::Replicated));
         };
         for name in FEED_FORWARDS {
             let mut part = at.at(name);
@@ -77,8 +92,12 @@ impl Conformer {
         ["q_proj", "k_proj", "v_proj", "o_proj"]
             .iter()
             .for_each(|name| linear(&mut attention, name, hidden, hidden));
-        attention.linear("relative_k_proj", hidden, hidden, false);
-        attention.tensor("per_dim_scale", &[hidden.checked_div(self.attention.heads).unwrap_or(0)]);
+        attention.replicated("relative_k_proj", hidden, hidden, false);
+        attention.tensor(
+            "per_dim_scale",
+            &[hidden.checked_div(self.attention.heads).unwrap_or(0)],
+            TensorRole::Replicated,
+        );
         linear(at, "conv.in_proj", hidden, 2 * hidden);
         linear(at, "conv.out_proj", hidden, hidden);
         at.conv("conv.depthwise", hidden, self.kernel, false);

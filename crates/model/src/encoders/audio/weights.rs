@@ -30,7 +30,13 @@ impl AudioBlueprint {
         check(&manifest, &quantization, &weights)?;
         // Convolutions are never packed.
         let dtype = stored.filter(|dtype| matches!(dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F32));
-        Ok(Store::of_encoder(weights, quantization, kernels, dtype.unwrap_or(Dtype::Bf16), self.hidden))
+        Ok(Store::of_encoder(
+            (weights, manifest),
+            quantization,
+            kernels,
+            dtype.unwrap_or(Dtype::Bf16),
+            self.hidden,
+        ))
     }
 }
 

@@ -3,14 +3,14 @@
 
 use super::blueprint::{ConvBlock, ConvBlockKind, ConvTower};
 use crate::Norm;
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 
 impl ConvTower {
     /// Names them below `at`. `hidden`: width of the rows.
     pub(in crate::encoders) fn name(&self, at: &mut Scope, hidden: usize) {
         let stem = &mut at.at("conv_stem");
-        stem.tensor("conv.weight", &[self.stem, 3, 3, 3]);
-        stem.tensor("conv.bias", &[self.stem]);
+        stem.tensor("conv.weight", &[self.stem, 3, 3, 3], TensorRole::Replicated);
+        stem.tensor("conv.bias", &[self.stem], TensorRole::Replicated);
         stem.norm("bn", self.norm, self.stem);
         for (number, stage) in self.stages.iter().enumerate() {
             for (index, block) in stage.iter().enumerate() {
@@ -29,9 +29,9 @@ impl ConvBlock {
         let Self { from, to, .. } = *self;
         match self.kind {
             ConvBlockKind::Edge { kernel, inner } => {
-                at.tensor("conv_exp.weight", &[inner, kernel, kernel, from]);
+                at.tensor("conv_exp.weight", &[inner, kernel, kernel, from], TensorRole::Replicated);
                 at.norm("bn1", norm, inner);
-                at.linear("conv_pwl", inner, to, false);
+                at.replicated("conv_pwl", inner, to, false);
                 at.norm("bn2", norm, to);
             }
             ConvBlockKind::Inverted { before, between, behind, inner } => {
@@ -40,21 +40,21 @@ impl ConvBlock {
                 depthwise(at, "dw_mid", (between, inner), norm);
                 linear(at, "pw_proj", (inner, to), norm);
                 depthwise(at, "dw_end", (behind, to), norm);
-                at.tensor("layer_scale.gamma", &[to]);
+                at.tensor("layer_scale.gamma", &[to], TensorRole::Replicated);
             }
             ConvBlockKind::Attention { heads, head_dim, kernel, key_stride } => {
                 at.norm("norm", norm, from);
-                at.linear("attn.query.proj", from, heads * head_dim, false);
+                at.replicated("attn.query.proj", from, heads * head_dim, false);
                 for part in ["attn.key", "attn.value"] {
                     let mut part = at.at(part);
                     if key_stride > 1 {
-                        part.tensor("down_conv.weight", &[from, kernel, kernel, 1]);
+                        part.tensor("down_conv.weight", &[from, kernel, kernel, 1], TensorRole::Replicated);
                         part.norm("norm", norm, from);
                     }
-                    part.linear("proj", from, head_dim, false);
+                    part.replicated("proj", from, head_dim, false);
                 }
-                at.linear("attn.output.proj", heads * head_dim, to, false);
-                at.tensor("layer_scale.gamma", &[to]);
+                at.replicated("attn.output.proj", heads * head_dim, to, false);
+                at.tensor("layer_scale.gamma", &[to], TensorRole::Replicated);
             }
         }
     }
@@ -63,7 +63,7 @@ impl ConvBlock {
 /// A linear layer with its norm.
 fn linear(at: &mut Scope, name: &str, (from, to): (usize, usize), norm: Norm) {
     let mut at = at.at(name);
-    at.linear("conv", from, to, false);
+    at.replicated("conv", from, to, false);
     at.norm("bn", norm, to);
 }
 
@@ -71,7 +71,7 @@ fn linear(at: &mut Scope, name: &str, (from, to): (usize, usize), norm: Norm) {
 fn depthwise(at: &mut Scope, name: &str, (kernel, channels): (usize, usize), norm: Norm) {
     if kernel > 0 {
         let mut at = at.at(name);
-        at.tensor("conv.weight", &[channels, kernel, kernel, 1]);
+        at.tensor("conv.weight", &[channels, kernel, kernel, 1], TensorRole::Replicated);
         at.norm("bn", norm, channels);
     }
 }

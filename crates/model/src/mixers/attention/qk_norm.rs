@@ -1,7 +1,7 @@
 //! The norm on queries and keys, as data, and its tensors.
 
 use crate::Norm;
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 
 /// Norm on queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -62,10 +62,12 @@ impl QkNorm {
             let Some(heads) = heads else { continue };
             match (self.over, self.norm) {
                 (NormOver::EachHead, Norm::Rms { .. } | Norm::Layer { .. }) => {
-                    at.at(name).tensor("weight", &[heads, head_dim]);
+                    at.at(name).tensor("weight", &[heads, head_dim], TensorRole::Heads);
                 }
                 (NormOver::Head, norm) => at.norm(name, norm, head_dim),
-                (NormOver::AllHeads | NormOver::EachHead, norm) => at.norm(name, norm, heads * head_dim),
+                (NormOver::AllHeads | NormOver::EachHead, norm) => {
+                    at.norm_as(TensorRole::Heads, name, norm, heads * head_dim);
+                }
             }
         }
     }

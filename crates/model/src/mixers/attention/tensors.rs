@@ -1,7 +1,7 @@
 //! Names and shapes of an attention layer's tensors.
 
 use super::{Attention, KeySource, OutNorm, OutputGate};
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 use crate::spec::Tensors;
 
 /// The norm before the output projection.
@@ -12,33 +12,33 @@ impl Tensors for Attention {
         let (q, k) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
         let (v, out) = (self.kv_heads * self.v_head_dim, self.heads * self.v_head_dim);
         let gated = if self.out_gate == Some(OutputGate::InQueries) { 2 * q } else { q };
-        at.linear("q_proj", at.hidden, gated, self.qkv_bias);
+        at.heads("q_proj", at.hidden, gated, self.qkv_bias);
         match self.keys {
             KeySource::Own => {
-                at.linear("k_proj", at.hidden, k, self.qkv_bias);
-                at.linear("v_proj", at.hidden, v, self.qkv_bias);
+                at.heads("k_proj", at.hidden, k, self.qkv_bias);
+                at.heads("v_proj", at.hidden, v, self.qkv_bias);
             }
-            KeySource::OwnAsValues => at.linear("k_proj", at.hidden, k, self.qkv_bias),
+            KeySource::OwnAsValues => at.heads("k_proj", at.hidden, k, self.qkv_bias),
             KeySource::Layer(_) => {}
         }
-        at.linear("o_proj", out, at.hidden, self.out_bias);
+        at.row("o_proj", out, at.hidden, self.out_bias);
         match self.out_gate {
-            Some(OutputGate::PerElement) => at.linear("gate_proj", at.hidden, out, false),
-            Some(OutputGate::PerHead(_)) => at.linear("gate_proj", at.hidden, self.heads, false),
+            Some(OutputGate::PerElement) => at.heads("gate_proj", at.hidden, out, false),
+            Some(OutputGate::PerHead(_)) => at.heads("gate_proj", at.hidden, self.heads, false),
             Some(OutputGate::InQueries) | None => {}
         }
         if let Some(OutNorm::AllHeads(norm)) = self.out_norm {
-            at.norm(OUT_NORM, norm, out);
+            at.norm_as(TensorRole::Heads, OUT_NORM, norm, out);
         }
         if self.query_gain {
-            at.tensor("head_gain", &[self.heads]);
+            at.tensor("head_gain", &[self.heads], TensorRole::Heads);
         }
         if self.sink_logits {
-            at.tensor("sinks", &[self.heads]);
+            at.tensor("sinks", &[self.heads], TensorRole::Heads);
         }
         if self.rounds_keys && self.has_keys() {
-            at.tensor("quant_key_scale", &[]);
-            at.tensor("quant_value_scale", &[]);
+            at.tensor("quant_key_scale", &[], TensorRole::Replicated);
+            at.tensor("quant_value_scale", &[], TensorRole::Replicated);
         }
         if let Some(norm) = self.qk_norm {
             let kv_heads = if self.has_keys() { Some(self.kv_heads) } else { None };

@@ -2,21 +2,21 @@
 
 use super::{CompressedAttention, Compressor, EntryIndexer};
 use crate::Norm;
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 use crate::spec::Tensors;
 
 impl Tensors for CompressedAttention {
     fn name_tensors(&self, at: &mut Scope) {
         let (hidden, head_dim, norm) = (at.hidden, self.head_dim(), Norm::Rms { eps: self.norm_eps });
-        at.linear("q_a_proj", hidden, self.query_dim, false);
+        at.replicated("q_a_proj", hidden, self.query_dim, false);
         at.norm("q_a_norm", norm, self.query_dim);
-        at.linear("q_b_proj", self.query_dim, self.heads * head_dim, false);
-        at.linear("kv_proj", hidden, head_dim, false);
+        at.heads("q_b_proj", self.query_dim, self.heads * head_dim, false);
+        at.replicated("kv_proj", hidden, head_dim, false);
         at.norm("kv_norm", norm, head_dim);
         let of_group = self.heads / self.out_groups.max(1) * head_dim;
-        at.experts("o_a_proj", [self.out_groups, self.out_rank, of_group], false);
-        at.linear("o_b_proj", self.out_groups * self.out_rank, hidden, false);
-        at.tensor("sinks", &[self.heads]);
+        at.matrices(TensorRole::Heads, "o_a_proj", [self.out_groups, self.out_rank, of_group], false);
+        at.row("o_b_proj", self.out_groups * self.out_rank, hidden, false);
+        at.tensor("sinks", &[self.heads], TensorRole::Heads);
         if let Some(compressor) = self.compressor() {
             compressor.name_tensors(&mut at.at("compressor"), norm);
         }
@@ -25,7 +25,7 @@ impl Tensors for CompressedAttention {
             let mut scope = at.at("indexer");
             indexer.name_tensors(&mut scope, self.query_dim);
             if let Some(keys) = keys {
-                scope.linear("k_proj", head_dim, keys.width, false);
+                scope.replicated("k_proj", head_dim, keys.width, false);
                 scope.norm("k_norm", norm, keys.width);
             }
         }
@@ -35,9 +35,9 @@ impl Tensors for CompressedAttention {
 impl Compressor {
     fn name_tensors(&self, at: &mut Scope, norm: Norm) {
         let (hidden, width) = (at.hidden, self.entries.width);
-        at.linear("kv_proj", hidden, width, false);
+        at.replicated("kv_proj", hidden, width, false);
         if self.open.is_some() {
-            at.linear("gate_proj", hidden, width, false);
+            at.replicated("gate_proj", hidden, width, false);
         }
         at.norm("kv_norm", norm, width);
     }
@@ -46,7 +46,7 @@ impl Compressor {
 impl EntryIndexer {
     fn name_tensors(&self, at: &mut Scope, query_dim: usize) {
         let hidden = at.hidden;
-        at.linear("q_b_proj", query_dim, self.heads * self.width, false);
-        at.linear("weights_proj", hidden, self.heads, false);
+        at.replicated("q_b_proj", query_dim, self.heads * self.width, false);
+        at.replicated("weights_proj", hidden, self.heads, false);
     }
 }

@@ -41,14 +41,14 @@ impl Rules for ConvGate {
 impl Tensors for ConvGate {
     fn name_tensors(&self, at: &mut Scope) {
         let queries = self.heads * self.head_dim;
-        at.linear("q_proj", at.hidden, queries, self.bias);
+        at.heads("q_proj", at.hidden, queries, self.bias);
         for (name, conv) in [("k_proj", "key_conv"), ("v_proj", "value_conv")] {
-            at.linear(name, at.hidden, self.keys(), self.bias);
+            at.heads(name, at.hidden, self.keys(), self.bias);
             at.conv(conv, self.keys(), self.conv_kernel_size, self.bias);
         }
         at.norm("q_norm", Norm::Rms { eps: self.norm_eps }, self.head_dim);
         at.norm("k_norm", Norm::Rms { eps: self.norm_eps }, self.head_dim);
-        at.linear("o_proj", queries, at.hidden, self.bias);
+        at.row("o_proj", queries, at.hidden, self.bias);
     }
 }
 

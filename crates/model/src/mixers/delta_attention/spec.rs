@@ -1,7 +1,7 @@
 //! Delta attention: what a layer computes, its rules, tensors, state and scratch memory.
 
 use crate::Norm;
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 use crate::mixers::Recurrence;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
@@ -93,16 +93,16 @@ impl Rules for DeltaAttention {
 impl Tensors for DeltaAttention {
     fn name_tensors(&self, at: &mut Scope) {
         for (name, width) in [("q", self.keys()), ("k", self.keys()), ("v", self.values())] {
-            at.linear(&format!("{name}_proj"), at.hidden, width, false);
+            at.heads(&format!("{name}_proj"), at.hidden, width, false);
             at.conv(&format!("{name}_conv1d"), width, self.conv_kernel_size, false);
         }
         at.projection("f", self.decay_rank, self.decays());
         at.projection("g", self.gate_rank, self.values());
-        at.linear("b_proj", at.hidden, self.v_heads, false);
-        at.tensor("A_log", &[self.v_heads]);
-        at.tensor("dt_bias", &[self.decays()]);
+        at.heads("b_proj", at.hidden, self.v_heads, false);
+        at.tensor("A_log", &[self.v_heads], TensorRole::Heads);
+        at.tensor("dt_bias", &[self.decays()], TensorRole::Heads);
         at.norm("o_norm", Norm::Rms { eps: self.norm_eps }, self.v_dim);
-        at.linear("o_proj", self.values(), at.hidden, false);
+        at.row("o_proj", self.values(), at.hidden, false);
     }
 }
 

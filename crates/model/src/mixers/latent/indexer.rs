@@ -32,9 +32,9 @@ impl Indexer {
 
     pub(super) fn name_tensors(&self, at: &mut Scope, query_dim: usize) {
         let (hidden, width) = (at.hidden, self.keys.width);
-        at.linear("wq_b", query_dim, self.heads * width, false);
-        at.linear("wk", hidden, width, false);
+        at.replicated("wq_b", query_dim, self.heads * width, false);
+        at.replicated("wk", hidden, width, false);
         at.norm("k_norm", NORM, width);
-        at.linear("weights_proj", hidden, self.heads, false);
+        at.replicated("weights_proj", hidden, self.heads, false);
     }
 }

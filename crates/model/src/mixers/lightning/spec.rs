@@ -1,6 +1,6 @@
 //! Lightning attention: what a layer computes, its rules, tensors, state and scratch memory.
 
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 use crate::mixers::Recurrence;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
@@ -63,15 +63,15 @@ impl Rules for Lightning {
 impl Tensors for Lightning {
     fn name_tensors(&self, at: &mut Scope) {
         for name in ["q_proj", "k_proj", "v_proj"] {
-            at.linear(name, at.hidden, self.inner(), self.qkv_bias);
+            at.heads(name, at.hidden, self.inner(), self.qkv_bias);
         }
         if self.qk_norm {
             at.norm("q_norm", Norm::Rms { eps: self.norm_eps }, self.head_dim);
             at.norm("k_norm", Norm::Rms { eps: self.norm_eps }, self.head_dim);
         }
-        at.linear("g_proj", at.hidden, self.inner(), false);
-        at.norm("g_norm", Norm::Rms { eps: self.norm_eps }, self.inner());
-        at.linear("o_proj", self.inner(), at.hidden, self.out_bias);
+        at.heads("g_proj", at.hidden, self.inner(), false);
+        at.norm_as(TensorRole::Heads, "g_norm", Norm::Rms { eps: self.norm_eps }, self.inner());
+        at.row("o_proj", self.inner(), at.hidden, self.out_bias);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Mamba: what a layer computes, its rules, tensors, state and scratch memory.
 
 use crate::Norm;
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 use crate::mixers::Recurrence;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
@@ -60,13 +60,13 @@ impl Rules for Mamba1 {
 
 impl Tensors for Mamba1 {
     fn name_tensors(&self, at: &mut Scope) {
-        at.linear("in_proj", at.hidden, 2 * self.inner, self.bias);
+        at.heads("in_proj", at.hidden, 2 * self.inner, self.bias);
         at.conv("conv1d", self.inner, self.conv_kernel_size, self.conv_bias);
-        at.linear("x_proj", self.inner, self.step_rank + 2 * self.state_dim, false);
-        at.linear("dt_proj", self.step_rank, self.inner, true);
-        at.tensor("A_log", &[self.inner, self.state_dim]);
-        at.tensor("D", &[self.inner]);
-        at.linear("out_proj", self.inner, at.hidden, self.bias);
+        at.row("x_proj", self.inner, self.step_rank + 2 * self.state_dim, false);
+        at.heads("dt_proj", self.step_rank, self.inner, true);
+        at.tensor("A_log", &[self.inner, self.state_dim], TensorRole::Heads);
+        at.tensor("D", &[self.inner], TensorRole::Heads);
+        at.row("out_proj", self.inner, at.hidden, self.bias);
         if let Some(norms) = self.step_norms {
             self.normed().into_iter().for_each(|(name, width)| at.norm(name, norms.norm(), width));
         }

@@ -1,6 +1,6 @@
 //! A real-gated linear recurrent unit: what a layer computes, its rules, tensors, state and scratch memory.
 
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 use crate::mixers::Recurrence;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
@@ -31,17 +31,17 @@ impl Rules for RgLru {
 
 impl Tensors for RgLru {
     fn name_tensors(&self, at: &mut Scope) {
-        at.linear("linear_x", at.hidden, self.width, true);
-        at.linear("linear_y", at.hidden, self.width, true);
+        at.heads("linear_x", at.hidden, self.width, true);
+        at.heads("linear_y", at.hidden, self.width, true);
         at.conv("conv_1d", self.width, self.conv_kernel_size, true);
         let mut unit = at.at("rg_lru");
-        unit.tensor("recurrent_param", &[self.width]);
+        unit.tensor("recurrent_param", &[self.width], TensorRole::Heads);
         let block = self.width / self.heads.max(1);
         for gate in GATES {
-            unit.tensor(&format!("{gate}_weight"), &[self.heads, block, block]);
-            unit.tensor(&format!("{gate}_bias"), &[self.heads, block]);
+            unit.tensor(&format!("{gate}_weight"), &[self.heads, block, block], TensorRole::Heads);
+            unit.tensor(&format!("{gate}_bias"), &[self.heads, block], TensorRole::Heads);
         }
-        at.linear("linear_out", self.width, at.hidden, true);
+        at.row("linear_out", self.width, at.hidden, true);
     }
 }
 

@@ -3,7 +3,7 @@
 use mlx::Array;
 
 use crate::blocks::{Linear, MixerBlock};
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 use crate::mixers::token_shift::TokenShift;
 use crate::mixers::{MixerCache, MixerSpec};
 use crate::ops::{LayerContext, Ops};
@@ -29,9 +29,9 @@ impl Rules for ChannelMix {
 
 impl Tensors for ChannelMix {
     fn name_tensors(&self, at: &mut Scope) {
-        at.tensor("x_k", &[at.hidden]);
-        at.linear("key", at.hidden, self.width, false);
-        at.linear("value", self.width, at.hidden, false);
+        at.tensor("x_k", &[at.hidden], TensorRole::Replicated);
+        at.column("key", at.hidden, self.width, false);
+        at.row("value", self.width, at.hidden, false);
     }
 }
 

@@ -1,6 +1,6 @@
 //! RWKV-7's time mixing: what a layer computes, its rules, tensors, states and scratch memory.
 
-use crate::manifest::Scope;
+use crate::manifest::{Scope, TensorRole};
 use crate::mixers::token_shift::TokenShift;
 use crate::mixers::{MixerCache, MixerSpec, Recurrence};
 use crate::rules::Broken;
@@ -65,19 +65,19 @@ impl Tensors for TimeMix {
     fn name_tensors(&self, at: &mut Scope) {
         let (hidden, by_head) = (at.hidden, [self.state.heads, self.state.head_dim]);
         for share in SHARES {
-            at.tensor(share, &[hidden]);
+            at.tensor(share, &[hidden], TensorRole::Replicated);
         }
         for name in ["k_k", "k_a", "r_k", "g_norm.weight", "g_norm.bias"] {
-            at.tensor(name, &by_head);
+            at.tensor(name, &by_head, TensorRole::Heads);
         }
         for name in ["r_proj", "k_proj", "v_proj"] {
-            at.linear(name, hidden, self.inner(), false);
+            at.heads(name, hidden, self.inner(), false);
         }
         for (name, rank, bias) in self.narrow() {
-            at.linear(&format!("{name}.lora.0"), hidden, rank, false);
-            at.linear(&format!("{name}.lora.2"), rank, self.inner(), bias);
+            at.replicated(&format!("{name}.lora.0"), hidden, rank, false);
+            at.heads(&format!("{name}.lora.2"), rank, self.inner(), bias);
         }
-        at.linear("o_proj", self.inner(), hidden, false);
+        at.row("o_proj", self.inner(), hidden, false);
     }
 }
 

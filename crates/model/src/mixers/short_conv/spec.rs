@@ -24,9 +24,9 @@ impl Rules for ShortConv {
 
 impl Tensors for ShortConv {
     fn name_tensors(&self, at: &mut Scope) {
-        at.linear("in_proj", at.hidden, 3 * self.hidden, self.bias);
+        at.heads("in_proj", at.hidden, 3 * self.hidden, self.bias);
         at.conv("conv", self.hidden, self.conv_kernel_size, self.bias);
-        at.linear("out_proj", self.hidden, at.hidden, self.bias);
+        at.row("out_proj", self.hidden, at.hidden, self.bias);
     }
 }
 

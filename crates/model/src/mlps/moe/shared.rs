@@ -53,8 +53,8 @@ impl SharedExpert {
         self.like(expert).spec().name_tensors(&mut at.at(self.name));
         match self.gate {
             SharedGate::None => {}
-            SharedGate::Sigmoid => at.linear(&format!("{}_gate", self.name), hidden, 1, false),
-            SharedGate::Mix => at.linear("coefficient", hidden, 2, true),
+            SharedGate::Sigmoid => at.replicated(&format!("{}_gate", self.name), hidden, 1, false),
+            SharedGate::Mix => at.replicated("coefficient", hidden, 2, true),
         }
     }
 }
