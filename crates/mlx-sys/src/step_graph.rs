@@ -30,6 +30,9 @@ mod ffi {
         offset: u64,
         /// MLX's name of it, or the program's.
         name: String,
+        /// Of a program: groups on each axis, and threads of a group; else zeros.
+        groups: [u32; 3],
+        threads: u32,
     }
 
     /// Which evaluated arrays a trace may read.

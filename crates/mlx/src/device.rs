@@ -5,6 +5,7 @@ use std::fmt;
 
 use mlx_sys as sys;
 
+use crate::planned::is_planned;
 use crate::{Error, Result};
 
 /// Where ops run.
@@ -63,7 +64,9 @@ pub fn version() -> String {
 
 /// The backend that was found.
 pub fn backend() -> Backend {
-    if sys::metal_available() {
+    if is_planned() {
+        Backend::Cuda
+    } else if sys::metal_available() {
         Backend::Metal
     } else if gpu_available() {
         Backend::Cuda
@@ -84,7 +87,7 @@ pub fn gpu_count() -> usize {
 
 /// Where the ops of the calling thread run.
 pub fn default() -> Result<Device> {
-    Ok(if sys::default_is_gpu()? { Device::Gpu } else { Device::Cpu })
+    Ok(if is_planned() || sys::default_is_gpu()? { Device::Gpu } else { Device::Cpu })
 }
 
 /// Sets where new ops run. Fails for a GPU that is not there.

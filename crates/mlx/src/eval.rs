@@ -8,6 +8,7 @@ use cxx::Exception;
 use mlx_sys as sys;
 
 use crate::array::list;
+use crate::planned::is_planned;
 use crate::{Array, Error, Result};
 
 /// How many failures [`recover`] drains before it gives up.
@@ -30,12 +31,18 @@ impl Array {
 /// After an error from here, from [`async_eval`] or from [`synchronize`], treat every array that was in flight
 /// on this thread as garbage, and call [`recover`].
 pub fn eval<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
+    if is_planned() {
+        return Ok(());
+    }
     let arrays: Vec<_> = arrays.into_iter().collect();
     sys::eval(&*list(arrays.iter().copied())?).map_err(|e| failed(&arrays, &e))
 }
 
 /// Starts the computation and returns. MLX may still wait, when much is in flight already.
 pub fn async_eval<'a>(arrays: impl IntoIterator<Item = &'a Array>) -> Result<()> {
+    if is_planned() {
+        return Ok(());
+    }
     let arrays: Vec<_> = arrays.into_iter().collect();
     sys::async_eval(&*list(arrays.iter().copied())?).map_err(|e| failed(&arrays, &e))
 }

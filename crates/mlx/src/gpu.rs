@@ -54,7 +54,9 @@ pub use recurrent::{
 };
 pub use route::{Correction, ExpertFactors, ExpertGroups, Route, RouteWeights, Scores, WeightedSum};
 pub use source::{Dialect, Kernel, Source};
-pub use step_graph::{KernelOrder, KernelTime, OtherArrays, StepArrays, StepGraph, StepTrace};
+pub use step_graph::{
+    KernelOrder, KernelTime, LaunchGrid, OtherArrays, StepArrays, StepGraph, StepTrace, TracedLaunch,
+};
 pub use take::TakeNumbers;
 pub use weight_format::WeightFormat;
 

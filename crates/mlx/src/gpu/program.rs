@@ -18,6 +18,7 @@ use super::program_folder;
 use super::source::{Dialect, QK_ROPE_WRITE, UPLOAD};
 use crate::array::{list, unlist};
 use crate::fast::TemplateValue;
+use crate::planned::is_planned;
 use crate::{Array, Dtype, Error, Result};
 
 /// Whether programs are used: not yet known, yes, or no.
@@ -65,6 +66,10 @@ thread_local! {
 
 /// Lazy outputs of a plan; `None` where MLX must compile it.
 pub(super) fn call(plan: &Plan, inputs: &[&Array]) -> Result<Option<Vec<Array>>> {
+    if is_planned() {
+        let program = Program { name: format!("omnibus_{}_planned", plan.kernel.name), shapes: Vec::new() };
+        return launch(plan, &program, inputs).map(Some);
+    }
     if !is_used() {
         return Ok(None);
     }
@@ -76,6 +81,9 @@ pub(super) fn call(plan: &Plan, inputs: &[&Array]) -> Result<Option<Vec<Array>>>
 }
 
 pub(super) fn is_used() -> bool {
+    if is_planned() {
+        return true;
+    }
     match USED.load(Ordering::Relaxed) {
         YES => true,
         NO => false,
@@ -215,6 +223,9 @@ const WAIT: &str = "GK_WAIT();\n";
 
 /// Whether programs wait for the kernel before them by themselves.
 pub(super) fn waits_itself() -> bool {
+    if is_planned() {
+        return true;
+    }
     let architecture = sys::cuda_architecture().unwrap_or_default();
     let digits: String = architecture.chars().filter(char::is_ascii_digit).collect();
     digits.parse::<u32>().is_ok_and(|architecture| architecture >= 90)
@@ -223,7 +234,8 @@ pub(super) fn waits_itself() -> bool {
 /// Whether four simd groups multiply matrices together, as compute capability 9.0 alone does.
 pub(super) fn has_warpgroups() -> bool {
     static KNOWN: OnceLock<bool> = OnceLock::new();
-    *KNOWN.get_or_init(|| sys::cuda_architecture().is_ok_and(|architecture| architecture == "sm_90a"))
+    is_planned()
+        || *KNOWN.get_or_init(|| sys::cuda_architecture().is_ok_and(|architecture| architecture == "sm_90a"))
 }
 
 /// Axes of a shape that is passed.
@@ -241,7 +253,10 @@ fn launch(plan: &Plan, program: &Program, inputs: &[&Array]) -> Result<Vec<Array
     let (grid, threads) = (plan.grid(), [plan.threads, 1, 1]);
     let launch = sys::Launch { grid, threads, shared_bytes: plan.shared_bytes(), has_init: false, init: 0.0 };
     let arrays = list(inputs.iter().copied())?;
-    let made = sys::cuda_program_call(&program.name, &arrays, &shapes, &ranks, &dtypes, &scalars, &launch);
+    let made = match is_planned() {
+        true => sys::planned_program_call(&program.name, &arrays, &shapes, &ranks, &dtypes, &launch),
+        false => sys::cuda_program_call(&program.name, &arrays, &shapes, &ranks, &dtypes, &scalars, &launch),
+    };
     let made = made.map_err(|e| Error::op("cuda_program", inputs.iter().copied(), e.what()))?;
     Ok(unlist(&made))
 }

@@ -5,6 +5,8 @@
 
 mod plan;
 
+use std::collections::BTreeSet;
+
 use cxx::{SharedPtr, UniquePtr};
 use mlx_sys as sys;
 
@@ -29,6 +31,26 @@ pub struct StepGraph {
     operations: Vec<String>,
     /// Of each node of the trace.
     names: Vec<String>,
+}
+
+/// A kernel, or an operation of MLX, in a computation that was taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TracedLaunch {
+    /// The kernel's name, or MLX's of the operation.
+    pub name: String,
+    /// `None` for operations of MLX, which choose their own.
+    pub grid: Option<LaunchGrid>,
+    /// Of the arrays that it takes and makes, as wholes; borrowed ones are not counted.
+    pub bytes: u64,
+}
+
+/// The grid of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchGrid {
+    /// Groups of threads on each axis.
+    pub groups: [u32; 3],
+    /// Threads of a group.
+    pub threads: u32,
 }
 
 /// How long a kernel, or an operation of MLX, takes.
@@ -91,6 +113,27 @@ impl StepTrace {
         let trace = trace.map_err(|e| Error::op("step_trace", arrays.inputs.iter().copied(), e.what()))?;
         let inputs = arrays.inputs.iter().map(|input| kind(input)).collect::<Result<_>>()?;
         Ok(Self { trace, borrowed, inputs })
+    }
+
+    /// What it launches, in an order in which it can run: kernels and operations of MLX, without views.
+    pub fn launches(&self) -> Vec<TracedLaunch> {
+        let (bytes, borrowed) = (self.trace.bytes(), self.trace.borrowed_values());
+        let size = |value: u32| {
+            let counts = !borrowed.contains(&value);
+            bytes.get(value as usize).copied().filter(|_| counts).unwrap_or(0)
+        };
+        let sizes = |node: &sys::TraceNode| {
+            let values: BTreeSet<u32> = node.inputs.iter().chain(&node.outputs).copied().collect();
+            values.into_iter().map(size).sum()
+        };
+        let nodes = self.trace.list().into_iter().filter(|node| node.kind != sys::NodeKind::View);
+        let launch = |node: sys::TraceNode| TracedLaunch {
+            name: kernel_name(&node.name).to_owned(),
+            grid: (node.kind == sys::NodeKind::Program)
+                .then_some(LaunchGrid { groups: node.groups, threads: node.threads }),
+            bytes: sizes(&node),
+        };
+        nodes.map(launch).collect()
     }
 
     /// Its graph. Fails without CUDA, and where a graph cannot be built.

@@ -1,0 +1,59 @@
+//! Computations for a GPU that is not there: arrays of every operation are built, and nothing is computed, so that what a GPU
+//! would launch can be listed on any machine.
+//!
+//! Invariant: only the calling thread plans, and only inside [`on_planned_gpu`]. No array that was built there is evaluated.
+
+use std::cell::Cell;
+
+thread_local! {
+    static PLANS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Builds something as for an NVIDIA GPU of compute capability 9.0. Evaluations inside it do nothing.
+pub fn on_planned_gpu<T>(build: impl FnOnce() -> T) -> T {
+    /// Ends the planning, also where the construction panics.
+    struct Planning(bool);
+    impl Drop for Planning {
+        fn drop(&mut self) {
+            PLANS.set(self.0);
+        }
+    }
+    let _planning = Planning(PLANS.replace(true));
+    build()
+}
+
+/// Whether the calling thread plans.
+pub(crate) fn is_planned() -> bool {
+    PLANS.get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::{Gate, GateLayout, Gated, MatrixUnit, Operand, OtherArrays, StepArrays, StepTrace};
+    use crate::{Array, Dtype, device};
+
+    #[test]
+    fn a_launch_is_listed_on_a_machine_without_a_gpu() {
+        let before = device::backend();
+        let launches = on_planned_gpu(|| {
+            assert_eq!(device::backend(), device::Backend::Cuda);
+            assert_eq!(MatrixUnit::of_device(), MatrixUnit::Warpgroup);
+            let x = Array::ones(&[3, 128], Dtype::Bf16).unwrap();
+            let (gate, layout, operand) = (Gate::Silu, GateLayout::Joined, Operand::Whole);
+            let kernel = Gated { dtype: Dtype::Bf16, rows: 3, width: 64, gate, layout, operand };
+            let y = kernel.plan().unwrap().call(&[&x, &x]).unwrap().remove(0);
+            let y = y.square().unwrap();
+            y.eval().unwrap();
+            let arrays =
+                StepArrays { inputs: &[&x], constants: &[], borrowed: &[], others: OtherArrays::Refused };
+            StepTrace::new(&[&y], &arrays).unwrap().launches()
+        });
+        assert_eq!(device::backend(), before);
+        let [gated, square] = launches.as_slice() else { panic!("{launches:?}") };
+        assert_eq!((gated.name.as_str(), square.name.as_str()), ("gated", "Square"));
+        assert_eq!(gated.grid.map(|grid| grid.groups[1]), Some(3));
+        assert_eq!((gated.bytes, square.bytes), (3 * 128 * 2 + 3 * 64 * 2, 2 * 3 * 64 * 2));
+        assert_eq!(square.grid, None);
+    }
+}
