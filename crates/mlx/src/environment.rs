@@ -1,18 +1,22 @@
 //! Environment variables that libmlx reads.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 
 /// Sets a variable of this process, for libmlx and for processes that it starts, unless it is set to something. Does
 /// nothing where the process may have other threads, which could read the environment meanwhile.
 pub fn set_default(name: &str, value: impl AsRef<OsStr>) {
-    let is_set = std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if is_set || !has_one_thread() {
+    if variable(name).is_some() || !has_one_thread() {
         return;
     }
     // SAFETY: no other thread runs.
     unsafe {
         std::env::set_var(name, value.as_ref());
     }
+}
+
+/// The value of a variable, unless it is unset or empty.
+pub(crate) fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 /// False where the system cannot tell.

@@ -120,21 +120,7 @@ impl Model {
         let own = per_layer.iter().flat_map(PerLayerEmbedding::arrays);
         let embeddings = embed.iter().flat_map(|embed| embed.0.arrays());
         eval(embeddings.chain(&positions).chain(own).collect())?;
-        let load_layer = |spec: &LayerSpec| {
-            let path = format!("{root}.layers.{}", spec.number);
-            let mut layer = Layer::load(spec, &mut store, &path, hidden)?;
-            if let Some(updates) = blueprint.alternating {
-                layer.alternating = Some(AlternatingBlock::load(updates, &mut store, &path)?);
-            }
-            if let Some(hyper) = blueprint.hyper {
-                let [mixer, mlp] =
-                    HYPER_PARTS.map(|part| HyperBlock::load(hyper, &mut store, &format!("{path}.{part}")));
-                layer.hyper = Some([mixer?, mlp?]);
-            }
-            eval(layer.arrays())?;
-            Ok(layer)
-        };
-        let layers = blueprint.stored_layers().iter().map(load_layer).collect::<Result<_, LoadError>>()?;
+        let layers = load_layers(&blueprint, &mut store)?;
         let head = match blueprint.head {
             Head::Own if stage.gives_logits() => Some(store.linear("lm_head")?),
             Head::Own | Head::Tied | Head::OwnIfPresent => None,
@@ -376,6 +362,26 @@ impl Model {
     pub fn take_launch_problem(&self) -> Option<String> {
         self.step_graphs.as_ref().and_then(StepGraphs::take_problem)
     }
+}
+
+/// The layers that have weights, each resident before the next is read.
+fn load_layers(blueprint: &Blueprint, store: &mut Store) -> Result<Vec<Layer>, LoadError> {
+    let (root, hidden) = (blueprint.names.root, blueprint.hidden);
+    let load_layer = |spec: &LayerSpec| {
+        let path = format!("{root}.layers.{}", spec.number);
+        let mut layer = Layer::load(spec, store, &path, hidden)?;
+        if let Some(updates) = blueprint.alternating {
+            layer.alternating = Some(AlternatingBlock::load(updates, store, &path)?);
+        }
+        if let Some(hyper) = blueprint.hyper {
+            let [mixer, mlp] =
+                HYPER_PARTS.map(|part| HyperBlock::load(hyper, store, &format!("{path}.{part}")));
+            layer.hyper = Some([mixer?, mlp?]);
+        }
+        eval(layer.arrays())?;
+        Ok(layer)
+    };
+    blueprint.stored_layers().iter().map(load_layer).collect()
 }
 
 /// Makes weights resident, and frees what they were computed from.

@@ -93,7 +93,7 @@ impl Kernels {
     pub(crate) fn ops(self) -> Ops {
         let on_cpu = |activations| Ops::new(|_| cpu_ops::CpuKernels { activations });
         match self {
-            Self::Mlx => Ops::new(|_| mlx_ops::NoKernels),
+            Self::Mlx => Ops::new(|_| operations::NoKernels),
             Self::Cpu => on_cpu(Activations::Exact),
             Self::CpuInt8 => on_cpu(Activations::Int8),
             Self::Gpu => Ops::new(|choice| gpu_ops::GpuKernels { choice }),

@@ -8,7 +8,8 @@ use std::fs::{DirBuilder, symlink_metadata};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use crate::{device, environment};
+use crate::device;
+use crate::environment::{self, variable};
 
 /// Names the folder for MLX, which reads it once.
 const VARIABLE: &str = "MLX_PTX_CACHE_DIR";
@@ -48,10 +49,6 @@ pub(super) fn is_trusted() -> bool {
         [shared.clone(), shared.join(device::version()), shared.join(device::version()).join("ptx")];
     _ = created(&folders[2]);
     folders.iter().all(|folder| is_owned(folder, OTHERS_WRITE))
-}
-
-fn variable(name: &str) -> Option<OsString> {
-    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 /// The user's caches.
@@ -144,10 +141,10 @@ mod tests {
                 set.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
             caches(|name| set.iter().find(|(known, _)| known == name).map(|(_, value)| value.into()))
         };
-        let home = if cfg!(target_os = "macos") { "/home/u/Library/Caches" } else { "/home/u/.cache" };
-        assert_eq!(of(&[("HOME", "/home/u")]), Some(home.into()));
-        assert_eq!(of(&[("HOME", "/home/u"), ("XDG_CACHE_HOME", "/caches")]), Some("/caches".into()));
-        assert_eq!(of(&[("HOME", "/home/u"), ("XDG_CACHE_HOME", "caches")]), Some(home.into()));
+        let home = if cfg!(target_os = "macos") { "/u/Library/Caches" } else { "/u/.cache" };
+        assert_eq!(of(&[("HOME", "/u")]), Some(home.into()));
+        assert_eq!(of(&[("HOME", "/u"), ("XDG_CACHE_HOME", "/caches")]), Some("/caches".into()));
+        assert_eq!(of(&[("HOME", "/u"), ("XDG_CACHE_HOME", "caches")]), Some(home.into()));
         assert_eq!(of(&[]), None);
     }
 }

@@ -65,7 +65,7 @@ impl Model {
         self.output(PassInput::Stream(stream), batch, &ctx, cache)
     }
 
-    /// All that the batch asks for.
+    /// All that the batch names.
     pub(super) fn output(
         &self,
         input: PassInput,

@@ -12,7 +12,6 @@ mod rwkv7;
 
 use mlx::{Array, Dtype, Quantized, fast};
 
-use super::operations::KernelSet;
 use super::{ChosenExperts, GroupNormWeights, Joined, Term, Weight};
 use crate::{Activation, HeadGate};
 pub(super) use attention::gather;
@@ -25,11 +24,6 @@ pub(super) use mamba1::mamba1;
 pub(super) use mamba2::forward as mamba2;
 pub(super) use route::route;
 pub(super) use rwkv7::{token_shift, wkv};
-
-/// MLX's operations alone.
-pub(super) struct NoKernels;
-
-impl KernelSet for NoKernels {}
 
 /// The dtype that activations need, if any: MLX's CPU kernels are many times slower on half-width floats than on float32.
 pub(super) fn activations() -> Option<Dtype> {

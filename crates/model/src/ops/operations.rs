@@ -189,6 +189,11 @@ macro_rules! operations {
     };
 }
 
+/// MLX's operations alone.
+pub(super) struct NoKernels;
+
+impl KernelSet for NoKernels {}
+
 operations! {
     /// Rows of an embedding table, in `dtype`. `tokens`: `[T]` i32, all within the table.
     fn embedding(&self, tokens: &Array, table: &Weight, dtype: Dtype) -> Array {
