@@ -4,7 +4,7 @@ use omnibus_engine::{CpuActivations, DeviceChoice, NamedAdapter};
 
 use super::{ADAPTED, DEVICE, LOCAL_ENGINE, MAX, SERVE, TEXT};
 use crate::command_name::CommandName;
-use crate::settings::{Config, Kind, Scope, Setting};
+use crate::settings::{Config, Kind, Scope, Setting, Value};
 
 /// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
