@@ -132,7 +132,8 @@ mod tests {
     fn logged(error: ApiError, events: Vec<Event>) -> String {
         let log = Log::default();
         let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        let subscriber =
+            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
         let answer = move || async move {
             ObservedEvents::new(stream::iter(events).boxed(), "test").collect::<Vec<_>>().await;
             Err::<(), _>(error)

@@ -220,7 +220,7 @@ fn any_model_name_is_served_unless_names_are_strict() {
         &post(strict.address, PATH, &body("hi", json!({}))),
         expect![[r#"
         404
-        {"type":"error","error":{"type":"not_found_error","message":"the model `claude-haiku-4-5` is not served here"}}"#]],
+        {"type":"error","error":{"type":"not_found_error","message":"the model `claude-haiku-4-5` is not served here; served: `scripted`, `alias/one`"}}"#]],
     );
     let named = post(strict.address, PATH, &body("hi", json!({"model": "alias/one"})));
     assert_eq!((named.status, &named.json()["model"]), (200, &json!("alias/one")));
