@@ -27,6 +27,7 @@ mod sequence;
 mod settings;
 pub mod sim;
 mod spans;
+pub mod statistic;
 mod stats;
 
 pub use cost::{CostModel, StepCost, StepLoad, Transfer, TransferCost, TransferCosts};
@@ -43,4 +44,4 @@ pub use settings::{
     CacheGroup, LatencyTargets, Offload, PreemptionPolicy, PrefixCache, Schedule, Settings, StageLimits,
     StaticBatch, StepLimits, SwapSettings, Tuning,
 };
-pub use stats::{CacheMisses, GroupStats, SessionInfo, Stats};
+pub use stats::{CacheMisses, GroupStats, STATISTICS, SessionInfo, Stats};

@@ -1,8 +1,10 @@
-//! Statistics.
+//! Statistics of the scheduler, and the table of its metrics.
 
 use serde::{Deserialize, Serialize};
 
 use crate::CacheMiss;
+use crate::statistic::Total::Count;
+use crate::statistic::{Statistic, add_totals};
 
 /// Blocks of a pool by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -55,20 +57,6 @@ impl CacheMisses {
             CacheMiss::Cold => &mut self.cold,
         };
         *count += 1;
-    }
-
-    /// The sum of two schedulers' counts.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            state: self.state + other.state,
-            window: self.window + other.window,
-            span: self.span + other.span,
-            evicted: self.evicted + other.evicted,
-            history_changed: self.history_changed + other.history_changed,
-            salt: self.salt + other.salt,
-            cold: self.cold + other.cold,
-        }
     }
 
     /// Each reason's name in metrics, and its count.
@@ -147,24 +135,9 @@ impl Stats {
     /// These statistics with an earlier scheduler's counters added.
     #[must_use]
     pub fn plus_totals(&self, before: &Self) -> Self {
-        Self {
-            cached_tokens_total: self.cached_tokens_total + before.cached_tokens_total,
-            computed_tokens_total: self.computed_tokens_total + before.computed_tokens_total,
-            sampled_tokens_total: self.sampled_tokens_total + before.sampled_tokens_total,
-            draft_tokens_total: self.draft_tokens_total + before.draft_tokens_total,
-            accepted_draft_tokens_total: self.accepted_draft_tokens_total
-                + before.accepted_draft_tokens_total,
-            forced_tokens_total: self.forced_tokens_total + before.forced_tokens_total,
-            misses: self.misses.plus(before.misses),
-            partial_copies_total: self.partial_copies_total + before.partial_copies_total,
-            checkpoints_total: self.checkpoints_total + before.checkpoints_total,
-            admissions_total: self.admissions_total + before.admissions_total,
-            preemptions_total: self.preemptions_total + before.preemptions_total,
-            swap_preemptions_total: self.swap_preemptions_total + before.swap_preemptions_total,
-            handoffs_total: self.handoffs_total + before.handoffs_total,
-            failed_steps_total: self.failed_steps_total + before.failed_steps_total,
-            ..self.clone()
-        }
+        let mut sum = self.clone();
+        add_totals(STATISTICS, &mut sum, before);
+        sum
     }
 
     /// The state of a scheduler that has lost its blocks: sequences and the size of its pools.
@@ -175,3 +148,67 @@ impl Stats {
         Self { queued: self.queued, running: self.running, groups: groups.collect(), ..Self::default() }
     }
 }
+
+const PREEMPTIONS: (&str, &str) =
+    ("omnibus_preemptions_total", "preempted sequences, by kind: swap or recompute");
+const MISSES: (&str, &str) =
+    ("omnibus_prefix_misses_total", "prompts with full blocks that were not in the prefix cache, by reason");
+
+/// The scheduler's numbers.
+pub const STATISTICS: &[Statistic<Stats>] = &[
+    Statistic::gauge("omnibus_requests_queued", "requests in the queue", |stats| stats.queued as f64),
+    Statistic::gauge("omnibus_requests_running", "requests running", |stats| stats.running as f64),
+    Statistic::gauge("omnibus_sessions", "sessions whose blocks are pinned", |stats| stats.sessions as f64),
+    Statistic::gauge("omnibus_kv_blocks_used", "KV blocks in use", |stats| stats.blocks().used as f64),
+    Statistic::gauge(
+        "omnibus_kv_blocks_cached",
+        "KV blocks that hold cached prefixes and can be evicted",
+        |stats| stats.blocks().cached as f64,
+    ),
+    Statistic::gauge("omnibus_kv_blocks_total", "KV blocks in total", |stats| stats.blocks().total as f64),
+    Statistic::total(
+        "omnibus_prefix_hit_tokens_total",
+        "prompt tokens found in the prefix cache, counted by the scheduler",
+        |stats| Count(&mut stats.cached_tokens_total),
+    ),
+    Statistic::series(MISSES, ("reason", "state"), |stats| Count(&mut stats.misses.state)),
+    Statistic::series(MISSES, ("reason", "window"), |stats| Count(&mut stats.misses.window)),
+    Statistic::series(MISSES, ("reason", "span"), |stats| Count(&mut stats.misses.span)),
+    Statistic::series(MISSES, ("reason", "evicted"), |stats| Count(&mut stats.misses.evicted)),
+    Statistic::series(MISSES, ("reason", "history_changed"), |stats| {
+        Count(&mut stats.misses.history_changed)
+    }),
+    Statistic::series(MISSES, ("reason", "salt"), |stats| Count(&mut stats.misses.salt)),
+    Statistic::series(MISSES, ("reason", "cold"), |stats| Count(&mut stats.misses.cold)),
+    Statistic::total(
+        "omnibus_computed_tokens_total",
+        "tokens computed, including recomputed ones",
+        |stats| Count(&mut stats.computed_tokens_total),
+    ),
+    Statistic::total("omnibus_draft_tokens_total", "draft tokens verified", |stats| {
+        Count(&mut stats.draft_tokens_total)
+    }),
+    Statistic::total("omnibus_accepted_draft_tokens_total", "draft tokens accepted", |stats| {
+        Count(&mut stats.accepted_draft_tokens_total)
+    }),
+    Statistic::total(
+        "omnibus_forced_tokens_total",
+        "generated tokens that were not sampled, because a grammar allows no other",
+        |stats| Count(&mut stats.forced_tokens_total),
+    ),
+    Statistic::series(PREEMPTIONS, ("kind", "swap"), |stats| Count(&mut stats.swap_preemptions_total)),
+    Statistic::derived_series(PREEMPTIONS, ("kind", "recompute"), |stats| {
+        stats.preemptions_total.saturating_sub(stats.swap_preemptions_total)
+    }),
+    Statistic::total(
+        "omnibus_handovers_total",
+        "sequences handed from the prefill pool to the decode pool (schedule `split`)",
+        |stats| Count(&mut stats.handoffs_total),
+    ),
+    Statistic::sum(|stats| Count(&mut stats.sampled_tokens_total)),
+    Statistic::sum(|stats| Count(&mut stats.partial_copies_total)),
+    Statistic::sum(|stats| Count(&mut stats.checkpoints_total)),
+    Statistic::sum(|stats| Count(&mut stats.admissions_total)),
+    Statistic::sum(|stats| Count(&mut stats.preemptions_total)),
+    Statistic::sum(|stats| Count(&mut stats.failed_steps_total)),
+];

@@ -64,8 +64,8 @@ pub use machine::{Gpu, Machine, machine};
 pub use media::{ByteBudget, MediaBytes, MediaItem, MediaSource, Reserved};
 pub use memory_plan::{MemoryLimit, MemoryPlan};
 pub use model_source::ModelSource;
-pub use omnibus_core::random;
 pub use omnibus_core::{CacheMisses, GroupStats};
+pub use omnibus_core::{random, statistic};
 pub use omnibus_grammar::{Grammar, GrammarLimits, Whitespace};
 pub use omnibus_model::RandomWeights;
 pub use omnibus_model::kernel_check::CheckExtent;
@@ -84,7 +84,8 @@ pub use settings::{
 };
 pub use start::{start, start_isolated, start_with};
 pub use stats::{
-    DiskStats, GrammarStats, LaunchStats, MediaStats, SchedulerStats, SessionStats, Stats, SwapStats,
+    DiskStats, GrammarStats, LaunchStats, MediaStats, SCHEDULER_STATISTICS, STATISTICS, SchedulerStats,
+    SessionStats, Stats, SwapStats,
 };
 pub use supervisor::Isolation;
 pub use transcription::{

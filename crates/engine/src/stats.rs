@@ -1,10 +1,12 @@
-//! Statistics of the engine: gauges, counters and the learned cost model.
+//! Statistics of the engine: gauges, counters and the learned cost model, and the table of their metrics.
 //!
 //! Invariant: plain serializable values. Counters of a restarted engine process start at zero; `plus_totals` carries them
-//! on.
+//! on. Every number that only grows is a row of [`STATISTICS`] or of the scheduler's table.
 
 use omnibus_core::CostModel;
-pub use omnibus_core::Stats as SchedulerStats;
+use omnibus_core::statistic::Total::{Count, Seconds};
+use omnibus_core::statistic::{Statistic, add_totals};
+pub use omnibus_core::{STATISTICS as SCHEDULER_STATISTICS, Stats as SchedulerStats};
 use serde::{Deserialize, Serialize};
 
 /// A session, by its id in the engine.
@@ -70,24 +72,10 @@ pub struct Stats {
 impl Stats {
     /// These statistics with an earlier engine process's totals added.
     pub(crate) fn plus_totals(&self, before: &Self) -> Self {
-        Self {
-            engine_restarts_total: self.engine_restarts_total + before.engine_restarts_total,
-            engine_load_failures_total: self.engine_load_failures_total + before.engine_load_failures_total,
-            steps_total: self.steps_total + before.steps_total,
-            failed_steps_total: self.failed_steps_total + before.failed_steps_total,
-            finished_total: self.finished_total + before.finished_total,
-            host_seconds_total: self.host_seconds_total + before.host_seconds_total,
-            plan_seconds_total: self.plan_seconds_total + before.plan_seconds_total,
-            dispatch_seconds_total: self.dispatch_seconds_total + before.dispatch_seconds_total,
-            wait_seconds_total: self.wait_seconds_total + before.wait_seconds_total,
-            scheduler: self.scheduler.plus_totals(&before.scheduler),
-            disk: self.disk.plus_totals(&before.disk),
-            swap: self.swap.plus_totals(&before.swap),
-            launches: self.launches.plus_totals(&before.launches),
-            grammar: self.grammar.plus_totals(&before.grammar),
-            media: self.media.plus_totals(&before.media),
-            ..self.clone()
-        }
+        let mut sum = self.clone();
+        add_totals(STATISTICS, &mut sum, before);
+        sum.scheduler = self.scheduler.plus_totals(&before.scheduler);
+        sum
     }
 }
 
@@ -110,20 +98,6 @@ pub struct DiskStats {
     pub evicted_files_total: u64,
 }
 
-impl DiskStats {
-    /// These statistics with an earlier engine process's totals added.
-    pub(crate) fn plus_totals(&self, before: &Self) -> Self {
-        Self {
-            read_blocks_total: self.read_blocks_total + before.read_blocks_total,
-            written_blocks_total: self.written_blocks_total + before.written_blocks_total,
-            dropped_blocks_total: self.dropped_blocks_total + before.dropped_blocks_total,
-            rejected_files_total: self.rejected_files_total + before.rejected_files_total,
-            evicted_files_total: self.evicted_files_total + before.evicted_files_total,
-            ..*self
-        }
-    }
-}
-
 /// How a GPU's work is launched. Those named `…_total` only grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchStats {
@@ -133,17 +107,6 @@ pub struct LaunchStats {
     pub step_graphs_total: u64,
     /// Kernels and operations of the last decode step; 0 if it was not a graph.
     pub step_launches: u64,
-}
-
-impl LaunchStats {
-    /// These statistics with an earlier engine process's totals added.
-    pub(crate) fn plus_totals(&self, before: &Self) -> Self {
-        Self {
-            compiled_kernels_total: self.compiled_kernels_total + before.compiled_kernels_total,
-            step_graphs_total: self.step_graphs_total + before.step_graphs_total,
-            ..*self
-        }
-    }
 }
 
 /// Statistics of swapping blocks to host memory. Those named `…_total` only grow.
@@ -161,19 +124,6 @@ pub struct SwapStats {
     pub in_blocks_total: u64,
     /// Bytes of those.
     pub in_bytes_total: u64,
-}
-
-impl SwapStats {
-    /// These statistics with an earlier engine process's totals added.
-    pub(crate) fn plus_totals(&self, before: &Self) -> Self {
-        Self {
-            out_blocks_total: self.out_blocks_total + before.out_blocks_total,
-            out_bytes_total: self.out_bytes_total + before.out_bytes_total,
-            in_blocks_total: self.in_blocks_total + before.in_blocks_total,
-            in_bytes_total: self.in_bytes_total + before.in_bytes_total,
-            ..*self
-        }
-    }
 }
 
 /// Statistics of grammars. Those named `…_total` only grow.
@@ -199,24 +149,6 @@ pub struct GrammarStats {
     pub wait_seconds_total: f64,
     /// Seconds that the loop spent on matching sampled tokens.
     pub accept_seconds_total: f64,
-}
-
-impl GrammarStats {
-    /// These statistics with an earlier engine process's totals added.
-    pub(crate) fn plus_totals(&self, before: &Self) -> Self {
-        Self {
-            sequences: self.sequences,
-            compiled_total: self.compiled_total + before.compiled_total,
-            cache_hits_total: self.cache_hits_total + before.cache_hits_total,
-            refused_total: self.refused_total + before.refused_total,
-            failed_total: self.failed_total + before.failed_total,
-            compile_seconds_total: self.compile_seconds_total + before.compile_seconds_total,
-            masks_total: self.masks_total + before.masks_total,
-            mask_seconds_total: self.mask_seconds_total + before.mask_seconds_total,
-            wait_seconds_total: self.wait_seconds_total + before.wait_seconds_total,
-            accept_seconds_total: self.accept_seconds_total + before.accept_seconds_total,
-        }
-    }
 }
 
 /// Statistics of pictures. Those named `…_total` only grow.
@@ -246,19 +178,226 @@ pub struct MediaStats {
     pub evicted_misses_total: u64,
 }
 
-impl MediaStats {
-    /// These statistics with an earlier engine process's totals added.
-    pub(crate) fn plus_totals(&self, before: &Self) -> Self {
-        Self {
-            evicted_total: self.evicted_total + before.evicted_total,
-            encoder_runs_total: self.encoder_runs_total + before.encoder_runs_total,
-            encode_seconds_total: self.encode_seconds_total + before.encode_seconds_total,
-            prefix_hits_total: self.prefix_hits_total + before.prefix_hits_total,
-            feature_hits_total: self.feature_hits_total + before.feature_hits_total,
-            disk_hits_total: self.disk_hits_total + before.disk_hits_total,
-            cold_misses_total: self.cold_misses_total + before.cold_misses_total,
-            evicted_misses_total: self.evicted_misses_total + before.evicted_misses_total,
-            ..*self
+const MEDIA_HITS: (&str, &str) = (
+    "omnibus_media_hits_total",
+    "images of admitted prompts that were not encoded, by kind: prefix, features or disk",
+);
+const MEDIA_MISSES: (&str, &str) = (
+    "omnibus_media_misses_total",
+    "images of admitted prompts that were encoded, by reason: cold or evicted",
+);
+
+/// The engine's numbers, without the scheduler's.
+pub const STATISTICS: &[Statistic<Stats>] = &[
+    Statistic::total("omnibus_engine_restarts_total", "restarts of the engine process", |stats| {
+        Count(&mut stats.engine_restarts_total)
+    }),
+    Statistic::total(
+        "omnibus_engine_load_failures_total",
+        "failed model loads of a restarted engine process",
+        |stats| Count(&mut stats.engine_load_failures_total),
+    ),
+    Statistic::total("omnibus_steps_total", "engine steps", |stats| Count(&mut stats.steps_total)),
+    Statistic::total("omnibus_failed_steps_total", "engine steps that failed as a whole", |stats| {
+        Count(&mut stats.failed_steps_total)
+    }),
+    Statistic::total(
+        "omnibus_step_host_seconds_total",
+        "host time spent planning and building steps",
+        |stats| Seconds(&mut stats.host_seconds_total),
+    ),
+    Statistic::total("omnibus_step_wait_seconds_total", "time spent waiting for step results", |stats| {
+        Seconds(&mut stats.wait_seconds_total)
+    }),
+    Statistic::sum(|stats| Count(&mut stats.finished_total)),
+    Statistic::sum(|stats| Seconds(&mut stats.plan_seconds_total)),
+    Statistic::sum(|stats| Seconds(&mut stats.dispatch_seconds_total)),
+    Statistic::gauge("omnibus_memory_active_bytes", "memory of live arrays", |stats| {
+        stats.active_memory_bytes as f64
+    }),
+    Statistic::gauge("omnibus_memory_peak_bytes", "peak memory of live arrays", |stats| {
+        stats.peak_memory_bytes as f64
+    }),
+    Statistic::gauge("omnibus_memory_cache_bytes", "memory kept by MLX's allocator for reuse", |stats| {
+        stats.cache_memory_bytes as f64
+    }),
+    Statistic::gauge(
+        "omnibus_cost_model_error_ratio",
+        "recent error of predicted step times, relative to the measured times",
+        |stats| stats.cost_model.error_ratio(),
+    ),
+    Statistic::gauge(
+        "omnibus_move_cost_error_ratio",
+        "recent error of predicted block transfer times, relative to the measured times",
+        |stats| stats.cost_model.transfers.error_ratio(),
+    ),
+    Statistic::total(
+        "omnibus_gpu_compiled_kernels_total",
+        "our GPU kernels compiled, or loaded from the compiler's cache",
+        |stats| Count(&mut stats.launches.compiled_kernels_total),
+    ),
+    Statistic::total(
+        "omnibus_gpu_step_graphs_total",
+        "decode steps prepared as CUDA graphs, one for each shape of a step",
+        |stats| Count(&mut stats.launches.step_graphs_total),
+    ),
+    Statistic::gauge(
+        "omnibus_gpu_step_launches",
+        "kernels and operations of the last decode step; 0 if it was not a CUDA graph",
+        |stats| stats.launches.step_launches as f64,
+    ),
+    Statistic::gauge("omnibus_swap_used_bytes", "host memory used by swapped blocks", |stats| {
+        stats.swap.used_bytes as f64
+    }),
+    Statistic::gauge("omnibus_swap_limit_bytes", "host memory available for swapped blocks", |stats| {
+        stats.swap.limit_bytes as f64
+    }),
+    Statistic::total("omnibus_swap_out_blocks_total", "blocks swapped out of preempted sequences", |stats| {
+        Count(&mut stats.swap.out_blocks_total)
+    }),
+    Statistic::total("omnibus_swap_out_bytes_total", "bytes swapped out of preempted sequences", |stats| {
+        Count(&mut stats.swap.out_bytes_total)
+    }),
+    Statistic::total("omnibus_swap_in_blocks_total", "blocks swapped in", |stats| {
+        Count(&mut stats.swap.in_blocks_total)
+    }),
+    Statistic::total("omnibus_swap_in_bytes_total", "bytes swapped in", |stats| {
+        Count(&mut stats.swap.in_bytes_total)
+    }),
+    Statistic::gauge("omnibus_disk_files", "blocks stored in --cache-dir, of all models", |stats| {
+        stats.disk.files as f64
+    }),
+    Statistic::gauge("omnibus_disk_bytes", "bytes stored in --cache-dir, of all models", |stats| {
+        stats.disk.bytes as f64
+    }),
+    Statistic::total("omnibus_disk_read_blocks_total", "blocks loaded from --cache-dir", |stats| {
+        Count(&mut stats.disk.read_blocks_total)
+    }),
+    Statistic::total("omnibus_disk_written_blocks_total", "blocks written to --cache-dir", |stats| {
+        Count(&mut stats.disk.written_blocks_total)
+    }),
+    Statistic::total(
+        "omnibus_disk_dropped_blocks_total",
+        "blocks not written to --cache-dir because the writer was busy or the disk failed",
+        |stats| Count(&mut stats.disk.dropped_blocks_total),
+    ),
+    Statistic::total(
+        "omnibus_disk_rejected_files_total",
+        "files of --cache-dir removed because they were corrupt, truncated or foreign",
+        |stats| Count(&mut stats.disk.rejected_files_total),
+    ),
+    Statistic::total(
+        "omnibus_disk_evicted_files_total",
+        "files of --cache-dir evicted to stay within --cache-disk-limit",
+        |stats| Count(&mut stats.disk.evicted_files_total),
+    ),
+    Statistic::gauge("omnibus_grammar_sequences", "running sequences with a grammar", |stats| {
+        stats.grammar.sequences as f64
+    }),
+    Statistic::total(
+        "omnibus_grammars_total",
+        "requests whose grammar was compiled or found in the cache",
+        |stats| Count(&mut stats.grammar.compiled_total),
+    ),
+    Statistic::total(
+        "omnibus_grammar_cache_hits_total",
+        "requests whose grammar was found in the cache",
+        |stats| Count(&mut stats.grammar.cache_hits_total),
+    ),
+    Statistic::total(
+        "omnibus_grammars_refused_total",
+        "requests refused because of their grammar",
+        |stats| Count(&mut stats.grammar.refused_total),
+    ),
+    Statistic::total(
+        "omnibus_grammar_failures_total",
+        "sequences that met a grammar limit while they ran",
+        |stats| Count(&mut stats.grammar.failed_total),
+    ),
+    Statistic::total("omnibus_grammar_masks_total", "token masks computed", |stats| {
+        Count(&mut stats.grammar.masks_total)
+    }),
+    Statistic::total(
+        "omnibus_grammar_compile_seconds_total",
+        "time from arrival until grammars were compiled",
+        |stats| Seconds(&mut stats.grammar.compile_seconds_total),
+    ),
+    Statistic::total(
+        "omnibus_grammar_mask_seconds_total",
+        "time spent computing masks, on threads of their own",
+        |stats| Seconds(&mut stats.grammar.mask_seconds_total),
+    ),
+    Statistic::total(
+        "omnibus_grammar_wait_seconds_total",
+        "time the engine's loop waited for masks",
+        |stats| Seconds(&mut stats.grammar.wait_seconds_total),
+    ),
+    Statistic::total(
+        "omnibus_grammar_accept_seconds_total",
+        "time the engine's loop matched sampled tokens",
+        |stats| Seconds(&mut stats.grammar.accept_seconds_total),
+    ),
+    Statistic::gauge("omnibus_media_features", "images whose features are in memory", |stats| {
+        stats.media.entries as f64
+    }),
+    Statistic::gauge("omnibus_media_feature_bytes", "bytes of features in memory", |stats| {
+        stats.media.bytes as f64
+    }),
+    Statistic::total("omnibus_media_encoder_runs_total", "images encoded", |stats| {
+        Count(&mut stats.media.encoder_runs_total)
+    }),
+    Statistic::total("omnibus_media_encode_seconds_total", "time spent encoding images", |stats| {
+        Seconds(&mut stats.media.encode_seconds_total)
+    }),
+    Statistic::total("omnibus_media_evictions_total", "images whose features were evicted", |stats| {
+        Count(&mut stats.media.evicted_total)
+    }),
+    Statistic::series(MEDIA_HITS, ("kind", "prefix"), |stats| Count(&mut stats.media.prefix_hits_total)),
+    Statistic::series(MEDIA_HITS, ("kind", "features"), |stats| Count(&mut stats.media.feature_hits_total)),
+    Statistic::series(MEDIA_HITS, ("kind", "disk"), |stats| Count(&mut stats.media.disk_hits_total)),
+    Statistic::series(MEDIA_MISSES, ("reason", "cold"), |stats| Count(&mut stats.media.cold_misses_total)),
+    Statistic::series(MEDIA_MISSES, ("reason", "evicted"), |stats| {
+        Count(&mut stats.media.evicted_misses_total)
+    }),
+];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Sets every number that only grows to one, and counts them.
+    fn set_totals(part: &mut Value, is_total: fn(&str) -> bool) -> usize {
+        let Value::Object(fields) = part else { return 0 };
+        let set = |(name, value): (&String, &mut Value)| match value {
+            Value::Number(number) if is_total(name) => {
+                *value = if number.is_f64() { 1.0.into() } else { 1.into() };
+                1
+            }
+            // Every number of the reasons of misses only grows.
+            _ if name == "prefix_misses" => set_totals(value, |_| true),
+            _ => set_totals(value, is_total),
+        };
+        fields.iter_mut().map(set).sum()
+    }
+
+    fn sum_of(part: &Value) -> f64 {
+        match part {
+            Value::Number(number) => number.as_f64().unwrap(),
+            Value::Object(fields) => fields.values().map(sum_of).sum(),
+            _ => 0.0,
         }
+    }
+
+    #[test]
+    fn every_number_that_only_grows_is_carried_over_a_restart() {
+        let mut json = serde_json::to_value(Stats::default()).unwrap();
+        let set = set_totals(&mut json, |name| name.ends_with("_total"));
+        let stats: Stats = serde_json::from_value(json.clone()).unwrap();
+        let sum = serde_json::to_value(stats.plus_totals(&stats)).unwrap();
+        let rest = sum_of(&json) - set as f64;
+        assert!(set > 40, "{json}");
+        assert_eq!(sum_of(&sum), rest + 2.0 * set as f64, "{sum}");
     }
 }

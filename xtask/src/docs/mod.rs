@@ -27,6 +27,7 @@ const PAGES: &[Page] = &[
     Page { path: "docs/api.md", maker: Maker::Source(api::page) },
     Page { path: "docs/models.md", maker: Maker::Test("docs_of_the_architectures_are_current") },
     Page { path: "docs/cli.md", maker: Maker::Test("docs_of_the_command_line_are_current") },
+    Page { path: "docs/metrics.md", maker: Maker::Test("docs_of_the_metrics_are_current") },
 ];
 
 /// Writes every page, or with `--check` compares the pages that no test compares.

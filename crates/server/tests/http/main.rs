@@ -7,6 +7,7 @@ mod hostile;
 mod hostile_agents;
 mod media;
 mod messages;
+mod metrics;
 mod mutated;
 mod refusals;
 mod responses;

@@ -1,0 +1,45 @@
+//! `/metrics` against its page.
+
+use std::collections::BTreeSet;
+
+use super::client::{get, post};
+use super::server;
+
+const PAGE: &str = include_str!("../../../../docs/metrics.md");
+
+/// Metrics that a scripted engine does not record: it has no steps and no sound, and clients of chat completions cannot
+/// send unknown fields.
+const NOT_SCRIPTED: &[&str] = &[
+    "omnibus_step_seconds",
+    "omnibus_step_tokens",
+    "omnibus_transcribed_seconds_total",
+    "omnibus_unknown_fields_total",
+];
+
+/// Names and types of the page.
+fn documented() -> BTreeSet<(&'static str, &'static str)> {
+    let row = |line: &'static str| {
+        let mut cells = line.split('|').map(|cell| cell.trim().trim_matches('`')).skip(1);
+        Some((cells.next().filter(|name| name.starts_with("omnibus_"))?, cells.next()?))
+    };
+    PAGE.lines().filter_map(row).collect()
+}
+
+#[test]
+fn every_metric_is_in_the_page_and_the_reverse() {
+    let server = server();
+    post(server.address, "/v1/chat/completions", r#"{"messages":[{"role":"user","content":"a b"}]}"#);
+    let text = get(server.address, "/metrics").body;
+    let helps: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# HELP ")?.split(' ').next()).collect();
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let scraped: BTreeSet<(&str, &str)> = types.collect();
+    let documented = documented();
+    let ours = scraped.iter().filter(|(name, _)| name.starts_with("omnibus_"));
+    for metric @ (name, _) in ours {
+        assert!(documented.contains(metric) && helps.contains(name), "{metric:?} is in no table");
+    }
+    for metric @ (name, _) in &documented {
+        assert!(scraped.contains(metric) || NOT_SCRIPTED.contains(name), "{metric:?} is in no scrape");
+    }
+}
