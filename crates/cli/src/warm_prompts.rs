@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use omnibus_engine::{Chat, Event, Handle, Input, Message, Request, Role, Sampling};
+use omnibus_server::lower::chat;
 use serde_json::{Map, Value};
 
 use crate::error::Error;
@@ -36,9 +37,13 @@ fn line_of(line: &str) -> Result<Input, String> {
         (Some(system), None, None) => Ok(system_prompt(system)),
         (None, Some(prompt), None) => Ok(Input::Text(prompt.to_owned())),
         (None, None, Some(Value::Array(messages))) => {
-            let messages = omnibus_server::lower::chat::messages(messages.clone());
-            let (messages, tools) =
-                (messages.map_err(|error| error.message().to_owned())?, fields.get("tools").cloned());
+            let tools = match fields.get("tools") {
+                None | Some(Value::Null) => Vec::new(),
+                Some(Value::Array(tools)) => tools.clone(),
+                Some(_) => return Err("`tools` must be a list".to_owned()),
+            };
+            let messages = chat::messages(messages.clone()).map_err(|error| error.message().to_owned())?;
+            let tools = chat::tools(tools).map_err(|error| error.message().to_owned())?;
             Ok(Input::Chat(Chat { messages, tools, ..Chat::default() }))
         }
         _ => Err(EXPECTED.to_owned()),
@@ -88,6 +93,18 @@ mod tests {
         let prompts = parse(lines).unwrap();
         assert_eq!(prompts[..2], [system_prompt("You are kind."), Input::Text("Once".to_owned())]);
         assert_eq!(prompts.len(), 3);
+    }
+
+    #[test]
+    fn tools_are_read_as_those_of_a_request() {
+        let line = r#"{"messages": [{"role": "user", "content": "hi"}], "tools": [{"type": "function",
+            "function": {"strict": true, "name": "f", "parameters": {}}}]}"#;
+        let prompts = parse(&line.replace('\n', " ")).unwrap();
+        let Input::Chat(Chat { tools, .. }) = &prompts[0] else { panic!("{prompts:?}") };
+        let shown = r#"{"type":"function","function":{"name":"f","parameters":{}}}"#;
+        assert_eq!(tools[0].definition().to_string(), shown);
+        let wrong = parse(r#"{"messages": [], "tools": {}}"#).unwrap_err();
+        assert_eq!(wrong, "line 1: `tools` must be a list");
     }
 
     #[test]

@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             processors: vec!["no-repeats".to_owned()],
             ..Sampling::default()
         },
-        output: OutputMode::Message { tools: None, calls: Default::default() },
+        output: OutputMode::Message { calls: None },
         max_new_tokens: Some(512),
         ..Request::new("embedded", Input::Chat(chat))
     };

@@ -70,7 +70,8 @@ pub use omnibus_grammar::{Grammar, GrammarLimits, Whitespace};
 pub use omnibus_model::RandomWeights;
 pub use omnibus_model::kernel_check::CheckExtent;
 pub use omnibus_text::{
-    AddSpecial, ContentPart, MediaIndex, Message, Role, ToolArguments, ToolCall, ToolResult,
+    AddSpecial, CallRule, ContentPart, InputGrammar, MediaIndex, Message, Role, Tool, ToolArguments,
+    ToolCall, ToolPlace, ToolResult,
 };
 pub use process::{EngineExit, run_engine};
 pub use registry::Admission;

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use omnibus_grammar::{Grammar, GrammarError, GrammarLimits};
-use omnibus_text::Message;
+use omnibus_text::{Message, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -33,7 +33,7 @@ pub struct Request {
     pub output: OutputMode,
     /// Most tokens of reasoning; then its end is forced. `None` is the engine's setting.
     pub reasoning_budget: Option<usize>,
-    /// Whether the answer must be calls of the tools of [`OutputMode::Message`].
+    /// Whether the answer must be calls of the tools of [`Chat`].
     pub tool_choice: ToolChoice,
     /// What the answer must match.
     pub structured: Option<StructuredOutput>,
@@ -78,6 +78,14 @@ impl Request {
             cache_salt: None,
             session_id: None,
             timeout_s: None,
+        }
+    }
+
+    /// The tools that may be called. Only a conversation has any.
+    pub fn tools(&self) -> &[Tool] {
+        match &self.input {
+            Input::Chat(chat) => &chat.tools,
+            Input::Text(_) | Input::Tokens(_) | Input::Infill { .. } => &[],
         }
     }
 
@@ -141,8 +149,8 @@ pub struct Chat {
     pub messages: Vec<Message>,
     /// The media that parts of the messages refer to by their index.
     pub media: Vec<MediaItem>,
-    /// A list of OpenAI tool objects.
-    pub tools: Option<Value>,
+    /// The tools that may be called, each with where the prompt shows it.
+    pub tools: Vec<Tool>,
     /// Documents for retrieval templates.
     pub documents: Option<Value>,
     /// More variables for the template (`enable_thinking`, …).
@@ -161,10 +169,8 @@ pub enum OutputMode {
     Text,
     /// It is an assistant's message, in the model's formats of reasoning and tool calls.
     Message {
-        /// The tools that may be called: a list of OpenAI tool objects. Without, calls are text.
-        tools: Option<Value>,
-        /// How many calls it may have.
-        calls: CallLimit,
+        /// How many calls of the conversation's tools it may have. `None`: calls are text.
+        calls: Option<CallLimit>,
     },
 }
 

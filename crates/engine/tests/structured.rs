@@ -12,9 +12,9 @@ use std::sync::LazyLock;
 
 use common::{Output, fixture, output_tokens, run, wait_for};
 use omnibus_engine::{
-    AsyncScheduling, CallLimit, Chat, Delta, Event, EventStream, Failure, FinishReason, Grammar,
+    AsyncScheduling, CallLimit, CallRule, Chat, Delta, Event, EventStream, Failure, FinishReason, Grammar,
     GrammarLimits, Handle, Input, Message, ModelSource, OutputMode, Request, Role, Sampling, Settings,
-    StopMatch, StructuredOutput, ToolChoice, start,
+    StopMatch, StructuredOutput, Tool, ToolChoice, start,
 };
 use serde_json::{Value, json};
 
@@ -61,13 +61,12 @@ fn said(output: &Output) -> String {
 fn with_tool(id: &str, seed: u64, tool_choice: ToolChoice) -> Request {
     let parameters = json!({ "type": "object", "properties": { "stop": { "enum": ["market", "harbour"] },
         "minutes": { "type": "integer" } }, "required": ["stop"], "additionalProperties": false });
-    let tool = json!({ "type": "function", "function": { "name": "depart", "parameters": parameters, "strict": true } });
-    let tools = Some(Value::Array(vec![tool]));
+    let tools = vec![Tool { rule: CallRule::Strict, ..Tool::new("depart", None, parameters) }];
     let messages = vec![Message::new(Role::User, "When does the bus leave?")];
-    let chat = Chat { messages, tools: tools.clone(), ..Chat::default() };
+    let chat = Chat { messages, tools, ..Chat::default() };
     Request {
         input: Input::Chat(chat),
-        output: OutputMode::Message { tools, calls: CallLimit::Any },
+        output: OutputMode::Message { calls: Some(CallLimit::Any) },
         tool_choice,
         ..free(id, seed, 80)
     }

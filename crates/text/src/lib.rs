@@ -21,6 +21,7 @@ pub mod stop;
 mod syntax;
 pub mod template;
 pub mod tokenizer;
+pub mod tool;
 pub mod tool_calls;
 
 pub use catch_panic::{Panic, catch_panic};
@@ -36,4 +37,5 @@ pub use template::{
     Adapted, ChatTemplate, GenerationPrompt, Limits, RenderInput, TemplateCaps, TemplateName, ToolPrompt,
 };
 pub use tokenizer::{AddSpecial, SkipSpecial, Tokenizer, TokenizerFiles};
+pub use tool::{CallRule, InputGrammar, Tool, ToolPlace};
 pub use tool_calls::{TOOL_CALL_FORMATS, ToolCallFormat, ToolSchemas};

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use expect_test::expect;
 use jiff::civil::DateTime;
-use omnibus_text::{Adapted, ChatTemplate, GenerationPrompt, RenderInput, TemplateCaps, ToolPrompt};
+use omnibus_text::{Adapted, ChatTemplate, GenerationPrompt, RenderInput, TemplateCaps, Tool, ToolPrompt};
 use serde_json::{Map, Value, json};
 
 const SPECIAL: &[(&str, &str)] = &[("bos_token", "<s>"), ("eos_token", "</s>")];
@@ -36,19 +36,20 @@ fn templates() -> Option<Vec<(String, ChatTemplate)>> {
     Some(paths.iter().map(named).collect())
 }
 
-fn tools() -> Value {
-    json!([{"type": "function", "function": {"name": "read_file", "description": "Reads.", "parameters":
-        {"type": "object", "properties": {"path": {"type": "string", "description": "Which."}}, "required": ["path"]}}}])
+fn tools() -> Vec<Tool> {
+    let parameters = json!({"type": "object", "properties": {"path": {"type": "string", "description": "Which."}},
+        "required": ["path"]});
+    vec![Tool::new("read_file", Some("Reads.".into()), parameters)]
 }
 
-fn adapted(template: &ChatTemplate, messages: &Value, tools: Option<Value>) -> Adapted {
+fn adapted(template: &ChatTemplate, messages: &Value, tools: Vec<Tool>) -> Adapted {
     TemplateCaps::of(template, &special()).adapt(common::messages(messages), tools, ToolPrompt::Json)
 }
 
 fn rendered(template: &ChatTemplate, adapted: &Adapted) -> Result<String, omnibus_text::Error> {
     template.render(&RenderInput {
         messages: &adapted.messages,
-        tools: adapted.tools.as_ref(),
+        tools: Tool::shown_by_template(&adapted.tools).as_ref(),
         documents: None,
         generation_prompt: GenerationPrompt::Add,
         reasoning_field: template.reasoning_field(),
@@ -84,7 +85,7 @@ fn every_published_template_takes_an_agents_conversation() {
     let Some(templates) = templates() else { return };
     let mut failed = Vec::new();
     for (name, template) in &templates {
-        let adapted = adapted(template, &agent(), Some(tools()));
+        let adapted = adapted(template, &agent(), tools());
         let texts = [
             "SYSTEM-ONE",
             "SYSTEM-TWO",
@@ -122,7 +123,7 @@ fn a_conversation_that_grew_has_the_same_beginning() {
     for (name, template) in &templates {
         // The first turn ends with a system message, as Claude Code sends it; the second has the call and its result.
         let turns = [&all[..5], &all[..7]].map(|messages| {
-            let adapted = adapted(template, &json!(messages), Some(tools()));
+            let adapted = adapted(template, &json!(messages), tools());
             adapted.messages
         });
         if !turns[1].starts_with(&turns[0]) {
@@ -136,8 +137,9 @@ fn a_conversation_that_grew_has_the_same_beginning() {
 fn a_template_without_tools_gets_them_in_the_system_prompt() {
     let source = "{% for m in messages %}[{{ m.role }}]{{ m.content }}\n{% endfor %}";
     let template = ChatTemplate::new(source).unwrap();
-    let adapted = adapted(&template, &agent(), Some(tools()));
-    assert_eq!(adapted.tools, None);
+    let adapted = adapted(&template, &agent(), tools());
+    assert_eq!(Tool::shown_by_template(&adapted.tools), None);
+    assert_eq!(adapted.tools[0].name, "read_file");
     expect![[r#"
         [system]SYSTEM-ONE
 

@@ -1,10 +1,10 @@
 //! Grammars of tool calls that must be, or must be valid.
 
 use omnibus_grammar::{
-    CallCount, CallStart, Grammar, GrammarLimits, SchemaUse, Tool, calls_or_answer, calls_or_text, tool_calls,
+    self as grammar, CallCount, CallStart, Grammar, GrammarLimits, SchemaUse, calls_or_answer, calls_or_text,
+    tool_calls,
 };
-use omnibus_text::{Tokenizer, ToolCallFormat};
-use serde_json::Value;
+use omnibus_text::{CallRule, InputGrammar, Tokenizer, Tool, ToolCallFormat};
 
 use crate::Failure;
 use crate::request::{CallLimit, OutputMode, ReasoningPlace, Request, StructuredOutput, ToolChoice, refused};
@@ -19,7 +19,7 @@ pub(super) fn structured(
     tokenizer: &Tokenizer,
     limits: &GrammarLimits,
 ) -> Result<Option<StructuredOutput>, Failure> {
-    let OutputMode::Message { tools: Some(list), calls } = &request.output else {
+    let OutputMode::Message { calls: Some(calls) } = &request.output else {
         return match request.tool_choice {
             ToolChoice::Auto => Ok(request.structured.clone()),
             ToolChoice::Required | ToolChoice::Function(_) => {
@@ -27,7 +27,7 @@ pub(super) fn structured(
             }
         };
     };
-    let tools = tools(list, &request.tool_choice)?;
+    let tools = tools(request.tools(), &request.tool_choice)?;
     if tools.is_empty() {
         return Ok(request.structured.clone());
     }
@@ -74,20 +74,9 @@ pub(super) fn structured(
     Ok(call.map(|grammar| StructuredOutput { marker, reasoning, ..StructuredOutput::new(grammar, FIELD) }))
 }
 
-/// The tools that may be called, from a list of OpenAI tool objects.
-fn tools(list: &Value, choice: &ToolChoice) -> Result<Vec<Tool>, Failure> {
-    let tool = |tool: &Value| {
-        let function = tool.get("function").unwrap_or(tool);
-        let is_strict = function.get("strict").and_then(Value::as_bool) == Some(true);
-        let input = tool.get("format").and_then(input_grammar);
-        Some(Tool {
-            name: function.get("name")?.as_str()?.to_owned(),
-            parameters: function.get("parameters").filter(|schema| !schema.is_null()).cloned(),
-            schema: if is_strict || input.is_some() { SchemaUse::Strict } else { SchemaUse::Lenient },
-            input,
-        })
-    };
-    let mut tools: Vec<Tool> = list.as_array().into_iter().flatten().filter_map(tool).collect();
+/// The tools that may be called.
+fn tools(list: &[Tool], choice: &ToolChoice) -> Result<Vec<grammar::Tool>, Failure> {
+    let mut tools: Vec<grammar::Tool> = list.iter().map(tool).collect();
     if let ToolChoice::Function(name) = choice {
         tools.retain(|tool| tool.name == *name);
         if tools.is_empty() {
@@ -101,13 +90,13 @@ fn tools(list: &Value, choice: &ToolChoice) -> Result<Vec<Tool>, Failure> {
     Ok(tools)
 }
 
-/// What the input of a custom tool must match, from OpenAI's `format` of one.
-fn input_grammar(format: &Value) -> Option<Grammar> {
-    let text = |key| format.get(key).and_then(Value::as_str);
-    let definition = text("definition")?.to_owned();
-    match text("syntax")? {
-        "lark" => Some(Grammar::Lark(definition)),
-        "regex" => Some(Grammar::Regex(definition)),
-        _ => None,
-    }
+fn tool(tool: &Tool) -> grammar::Tool {
+    let (schema, input) = match &tool.rule {
+        CallRule::Lenient => (SchemaUse::Lenient, None),
+        CallRule::Strict => (SchemaUse::Strict, None),
+        CallRule::Input(InputGrammar::Lark(text)) => (SchemaUse::Strict, Some(Grammar::Lark(text.clone()))),
+        CallRule::Input(InputGrammar::Regex(text)) => (SchemaUse::Strict, Some(Grammar::Regex(text.clone()))),
+    };
+    let parameters = Some(&tool.parameters).filter(|schema| !schema.is_null()).cloned();
+    grammar::Tool { name: tool.name.clone(), parameters, schema, input }
 }

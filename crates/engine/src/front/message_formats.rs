@@ -6,7 +6,7 @@ use omnibus_text::{
 };
 
 use crate::StartError;
-use crate::request::{Chat, OutputMode};
+use crate::request::{Chat, OutputMode, Request};
 use crate::settings::Settings;
 
 /// The name that switches a format off.
@@ -78,12 +78,12 @@ impl MessageFormats {
     /// The parser of a message behind these prompt tokens. `None` if all text is the answer.
     pub(super) fn parser(
         &self,
-        mode: &OutputMode,
+        request: &Request,
         tokenizer: &Tokenizer,
         prompt: &[u32],
     ) -> Option<OutputParser> {
-        let OutputMode::Message { tools, .. } = mode else { return None };
-        let schemas = tools.as_ref().map(ToolSchemas::new);
+        let OutputMode::Message { calls } = request.output else { return None };
+        let schemas = calls.map(|_| ToolSchemas::of(request.tools()));
         let tools = self.tools.zip(schemas.as_ref());
         if tools.is_none() && self.reasoning.is_none() {
             return None;

@@ -6,7 +6,7 @@ use omnibus_grammar::{GrammarLimits, Reasoning};
 use omnibus_model::Source;
 use omnibus_text::{
     AddSpecial, ChatTemplate, GenerationPrompt, InfillFormat, Message, RenderInput, SkipSpecial,
-    TemplateName, Tokenizer, TokenizerFiles,
+    TemplateName, Tokenizer, TokenizerFiles, Tool,
 };
 use serde_json::{Map, Value};
 
@@ -107,7 +107,7 @@ impl ModelText {
 
     /// Reads the text that a request with these prompt tokens generates.
     pub(crate) fn output_text(&self, request: &Request, prompt: &[u32]) -> OutputText {
-        let parser = self.formats.parser(&request.output, &self.tokenizer, prompt);
+        let parser = self.formats.parser(request, &self.tokenizer, prompt);
         OutputText::new(Arc::clone(&self.tokenizer), parser, request)
     }
 
@@ -284,9 +284,10 @@ impl ModelText {
                 "this model has no chat template; use /v1/completions, or start with --chat-template";
             Failure::bad_request("messages", message)
         })?;
+        let tools = Tool::shown_by_template(&chat.tools);
         let input = RenderInput {
             messages,
-            tools: chat.tools.as_ref(),
+            tools: tools.as_ref(),
             documents: chat.documents.as_ref(),
             generation_prompt,
             reasoning_field: template.reasoning_field(),

@@ -53,8 +53,8 @@ pub(super) enum Part {
 impl OutputText {
     pub(super) fn new(tokenizer: Arc<Tokenizer>, parser: Option<OutputParser>, request: &Request) -> Self {
         let stop = &request.stop;
-        let limit = match &request.output {
-            OutputMode::Message { calls, .. } => *calls,
+        let limit = match request.output {
+            OutputMode::Message { calls } => calls.unwrap_or_default(),
             OutputMode::Text => CallLimit::Any,
         };
         // Special tokens are markers of a message's parts.

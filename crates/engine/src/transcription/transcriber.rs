@@ -17,8 +17,8 @@ use super::{chat, quality, windows};
 use crate::front::SpeechWindow;
 use crate::registry::Admission;
 use crate::{
-    AlignedTokens, CallLimit, Delta, Event, EventStream, Failure, Handle, Input, OutputMode, Request,
-    Sampling, TokenInfo, Usage,
+    AlignedTokens, Delta, Event, EventStream, Failure, Handle, Input, OutputMode, Request, Sampling,
+    TokenInfo, Usage,
 };
 
 /// Added to the logits of tokens of which one must come.
@@ -128,7 +128,7 @@ impl Transcriber {
             chat::input(window, &self.field, self.task, self.language.as_ref(), self.prompt.as_deref())
         };
         let sampling = Sampling { temperature: self.temperature, ..self.request.sampling.clone() };
-        let output = OutputMode::Message { tools: None, calls: CallLimit::Any };
+        let output = OutputMode::Message { calls: None };
         let request = Request { output, logprobs: Some(0), ..self.window_request(input, sampling) };
         let (handle, place) = (self.handle.clone(), std::mem::take(&mut self.place));
         let stream = blocking(move || handle.submit_admitted(request, place)).await?;

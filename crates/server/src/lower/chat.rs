@@ -1,8 +1,8 @@
 //! Lowers `POST /v1/chat/completions`.
 
 use omnibus_engine::{
-    CallLimit, Chat, ContentPart, Input, MediaIndex, MediaItem, MediaSource, Message, OutputMode, Role,
-    ToolArguments, ToolCall, ToolChoice, ToolResult,
+    CallLimit, CallRule, Chat, ContentPart, Input, MediaIndex, MediaItem, MediaSource, Message, OutputMode,
+    Role, Tool, ToolArguments, ToolCall, ToolChoice, ToolResult,
 };
 use serde_json::{Map, Value, json};
 
@@ -11,18 +11,14 @@ use crate::error::ApiError;
 use crate::wire::chat::{ChatRequest, ContinuationMode, Conversation, Reasoning};
 use crate::wire::media::{self as wire_media, MediaKind, MediaPart, Part};
 use crate::wire::messages;
-use crate::wire::tools::{self as wire, ParallelCalls, Tool};
+use crate::wire::tools::{self as wire, ParallelCalls};
 
 /// The engine requests of a chat request.
 pub fn lower(wire: ChatRequest, caller: &Caller) -> GenerationBatch {
-    let calls = match wire.conversation.tools.parallel {
-        ParallelCalls::Allow => CallLimit::Any,
-        ParallelCalls::Refuse => CallLimit::One,
-    };
-    let (choice, strict) =
-        (tool_choice(&wire.conversation.tools.choice), strict(&wire.conversation.tools.list));
+    let limit = call_limit(wire.conversation.tools.parallel);
+    let choice = tool_choice(&wire.conversation.tools.choice);
     let chat = chat(wire.conversation);
-    let output = OutputMode::Message { tools: chat.tools.clone().map(|tools| marked(tools, &strict)), calls };
+    let output = OutputMode::Message { calls: (!chat.tools.is_empty()).then_some(limit) };
     let mut request = generation::lower(&wire.generation, Input::Chat(chat), caller);
     request.output = output;
     request.tool_choice = choice;
@@ -40,34 +36,31 @@ pub(super) fn tool_choice(wire: &wire::ToolChoice) -> ToolChoice {
     }
 }
 
-/// Names of the tools whose schema is enforced.
-fn strict(tools: &[Tool]) -> Vec<String> {
-    let enforced = tools.iter().filter(|tool| tool.schema == wire::SchemaUse::Enforced);
-    enforced.map(|tool| tool.name.clone()).collect()
+/// How many calls an answer may have.
+pub(super) fn call_limit(wire: ParallelCalls) -> CallLimit {
+    match wire {
+        ParallelCalls::Allow => CallLimit::Any,
+        ParallelCalls::Refuse => CallLimit::One,
+    }
 }
 
-/// The tools with `strict` where it is set. The chat template gets them without, since prompts do not depend on it.
-fn marked(mut tools: Value, strict: &[String]) -> Value {
-    for tool in tools.as_array_mut().into_iter().flatten() {
-        let Some(function) = tool.get_mut("function").and_then(Value::as_object_mut) else { continue };
-        let name = function.get("name").and_then(Value::as_str).unwrap_or_default();
-        if strict.iter().any(|strict| strict == name) {
-            function.insert("strict".to_owned(), true.into());
-        }
+/// What the calls of a tool with a schema match.
+pub(super) fn call_rule(wire: wire::SchemaUse) -> CallRule {
+    match wire {
+        wire::SchemaUse::Shown => CallRule::Lenient,
+        wire::SchemaUse::Enforced => CallRule::Strict,
     }
-    tools
 }
 
 /// A conversation, as the engine takes it.
 pub fn chat(wire: Conversation) -> Chat {
     let mut media = Vec::new();
-    let tools: Vec<Value> = wire.tools.list.into_iter().map(tool).collect();
     let mut template_kwargs = wire.template_kwargs;
     reason(&wire.reasoning, &mut template_kwargs);
     Chat {
         messages: wire.messages.into_iter().map(|wire| message(wire, &mut media)).collect(),
         media,
-        tools: (!tools.is_empty()).then_some(Value::Array(tools)),
+        tools: wire.tools.list.into_iter().map(tool).collect(),
         documents: wire.documents.map(Value::Array),
         template_kwargs,
         template: None,
@@ -90,6 +83,11 @@ pub fn messages(list: Vec<Value>) -> Result<Vec<Message>, ApiError> {
         None => Ok(read),
         Some(item) => Err(ApiError::unsupported(&item.field, format!("`{}` must be a text", item.field))),
     }
+}
+
+/// The tools of a conversation in OpenAI's shape, from outside of a request.
+pub fn tools(list: Vec<Value>) -> Result<Vec<Tool>, ApiError> {
+    Ok(wire::list(list)?.into_iter().map(tool).collect())
 }
 
 /// A message. Its media are added to `media`.
@@ -167,14 +165,9 @@ fn tool_call(wire: messages::ToolCall) -> ToolCall {
     ToolCall { id: wire.id, name: wire.name, arguments }
 }
 
-fn tool(wire: Tool) -> Value {
-    let mut function = Map::new();
-    function.insert("name".into(), wire.name.into());
-    if let Some(description) = wire.description {
-        function.insert("description".into(), description.into());
-    }
-    function.insert("parameters".into(), wire.parameters.unwrap_or_else(|| json!({})));
-    json!({"type": "function", "function": function})
+fn tool(wire: wire::Tool) -> Tool {
+    let parameters = wire.parameters.unwrap_or_else(|| json!({}));
+    Tool { rule: call_rule(wire.schema), ..Tool::new(wire.name, wire.description, parameters) }
 }
 
 #[cfg(test)]

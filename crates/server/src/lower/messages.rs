@@ -3,17 +3,16 @@
 use std::collections::BTreeMap;
 
 use omnibus_engine::{
-    CallLimit, Chat, ContentPart, Input, MediaItem, Message, OutputMode, Request, Role, Sampling, Stop,
-    ToolArguments, ToolCall, ToolChoice,
+    Chat, ContentPart, Input, MediaItem, Message, OutputMode, Request, Role, Sampling, Stop, Tool,
+    ToolArguments, ToolCall, ToolChoice, ToolPlace,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{Caller, GenerationBatch, chat, opaque, structured, thinking};
 use crate::wire::anthropic::blocks::{Author, Block, ResultPart, Turn};
 use crate::wire::anthropic::tools::{Loading, ToolDefinition, ToolUse};
 use crate::wire::anthropic::{Conversation, MessagesRequest, Thinking};
 use crate::wire::media::{Part, push};
-use crate::wire::tools::{ParallelCalls, SchemaUse};
 
 /// A system block that differs for every conversation and says nothing to the model.
 const BILLING: &str = "x-anthropic-billing-header:";
@@ -53,24 +52,12 @@ pub fn lower(wire: MessagesRequest, model: Option<String>, caller: &Caller) -> G
     GenerationBatch { prompts: vec![request], n: 1 }
 }
 
-/// Every tool may be called, a deferred one as well: the model knows those that were referenced.
 fn output(wire: &Conversation) -> OutputMode {
     let calls = match wire.tool_use {
-        ToolUse::Allowed(_, ParallelCalls::Allow) => CallLimit::Any,
-        ToolUse::Allowed(_, ParallelCalls::Refuse) => CallLimit::One,
-        ToolUse::None => return OutputMode::Message { tools: None, calls: CallLimit::Any },
+        ToolUse::Allowed(_, parallel) if !wire.tools.is_empty() => Some(chat::call_limit(parallel)),
+        ToolUse::Allowed(..) | ToolUse::None => None,
     };
-    let tools: Vec<Value> = wire.tools.iter().map(callable_tool).collect();
-    OutputMode::Message { tools: (!tools.is_empty()).then_some(Value::Array(tools)), calls }
-}
-
-/// A tool with `strict` where its schema is enforced. The chat template gets it without.
-fn callable_tool(wire: &ToolDefinition) -> Value {
-    let mut tool = openai_tool(wire);
-    if let (SchemaUse::Enforced, Some(function)) = (wire.schema, tool.get_mut("function")) {
-        function["strict"] = true.into();
-    }
-    tool
+    OutputMode::Message { calls }
 }
 
 /// The conversation, as the engine takes it.
@@ -94,15 +81,11 @@ pub fn chat(wire: Conversation) -> Chat {
     for turn in wire.turns {
         messages.extend(message(turn, &definitions, &mut media));
     }
-    let shown = wire.tools.iter().filter(|tool| tool.loading == Loading::Immediate).map(openai_tool);
-    let tools: Vec<Value> = if wire.tool_use == ToolUse::None { Vec::new() } else { shown.collect() };
-    Chat {
-        messages,
-        media,
-        tools: (!tools.is_empty()).then_some(Value::Array(tools)),
-        template_kwargs,
-        ..Chat::default()
-    }
+    let tools = match wire.tool_use {
+        ToolUse::Allowed(..) => wire.tools.iter().map(tool).collect(),
+        ToolUse::None => Vec::new(),
+    };
+    Chat { messages, media, tools, template_kwargs, ..Chat::default() }
 }
 
 /// Chat templates know three efforts.
@@ -158,7 +141,7 @@ fn result(
         ResultPart::Text(text) => Part::Text(text),
         ResultPart::Image(image) => Part::Media(image),
         ResultPart::ToolReference(name) => Part::Text(match tools.get(name.as_str()) {
-            Some(tool) => function(tool).to_string(),
+            Some(definition) => tool(definition).function().to_string(),
             None => format!("The tool `{name}` is not available."),
         }),
     };
@@ -166,18 +149,14 @@ fn result(
     Message { role: Role::Tool, name: None, content: chat::result(call_id, parts, media) }
 }
 
-fn function(tool: &ToolDefinition) -> Value {
-    let mut function = Map::new();
-    function.insert("name".into(), tool.name.clone().into());
-    if let Some(description) = &tool.description {
-        function.insert("description".into(), description.clone().into());
-    }
-    function.insert("parameters".into(), tool.input_schema.clone());
-    Value::Object(function)
-}
-
-fn openai_tool(tool: &ToolDefinition) -> Value {
-    json!({"type": "function", "function": function(tool)})
+/// Every tool may be called, a deferred one as well: the model knows those that were referenced.
+fn tool(wire: &ToolDefinition) -> Tool {
+    let place = match wire.loading {
+        Loading::Immediate => ToolPlace::Template,
+        Loading::Deferred => ToolPlace::Message,
+    };
+    let (rule, parameters) = (chat::call_rule(wire.schema), wire.input_schema.clone());
+    Tool { rule, place, ..Tool::new(wire.name.clone(), wire.description.clone(), parameters) }
 }
 
 #[cfg(test)]

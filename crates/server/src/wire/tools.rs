@@ -83,12 +83,7 @@ pub enum ParallelCalls {
 
 /// Takes `tools`, `tool_choice` and `parallel_tool_calls`.
 pub fn read(fields: &mut Fields) -> Result<Tools, ApiError> {
-    let list = fields.list("tools")?.unwrap_or_default();
-    if list.len() > TOOLS_MAX {
-        return Err(ApiError::invalid("tools", format!("`tools` must have at most {TOOLS_MAX} entries")));
-    }
-    let tool = |(index, value)| tool(value, &format!("tools[{index}]"));
-    let list: Vec<Tool> = list.into_iter().enumerate().map(tool).collect::<Result<_, _>>()?;
+    let list = list(fields.list("tools")?.unwrap_or_default())?;
     let parallel = match fields.flag("parallel_tool_calls")? {
         Some(false) => ParallelCalls::Refuse,
         Some(true) | None => ParallelCalls::Allow,
@@ -97,6 +92,15 @@ pub fn read(fields: &mut Fields) -> Result<Tools, ApiError> {
         return Ok(Tools::default());
     };
     Ok(Tools { list, parallel, choice })
+}
+
+/// Reads the entries of `tools`.
+pub fn list(values: Vec<Value>) -> Result<Vec<Tool>, ApiError> {
+    if values.len() > TOOLS_MAX {
+        return Err(ApiError::invalid("tools", format!("`tools` must have at most {TOOLS_MAX} entries")));
+    }
+    let tool = |(index, value)| tool(value, &format!("tools[{index}]"));
+    values.into_iter().enumerate().map(tool).collect()
 }
 
 /// Reads `tool_choice`. `None`: no tool may be called.

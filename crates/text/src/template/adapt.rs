@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::caps::{ArgumentsAs, CallIds, EmptyContent, Support, SystemMessages, TemplateCaps};
 use super::tool_prompt::ToolPrompt;
 use crate::message::{ContentPart, Message, Role, ToolArguments, ToolCall, ToolResult};
+use crate::tool::{Tool, ToolPlace};
 
 /// Between texts that become one.
 const GAP: &str = "\n\n";
@@ -19,17 +20,21 @@ const GAP: &str = "\n\n";
 pub struct Adapted {
     /// The messages.
     pub messages: Vec<Message>,
-    /// The tools, where the template shows them.
-    pub tools: Option<Value>,
+    /// The tools. The template shows none of them if the system prompt does.
+    pub tools: Vec<Tool>,
 }
 
 impl TemplateCaps {
     /// The conversation in the form that the template supports: neighbours of one role are one message, system messages
     /// stand where it shows them, and tools that it does not show are in the system prompt, in this notation.
-    pub fn adapt(&self, messages: Vec<Message>, tools: Option<Value>, notation: ToolPrompt) -> Adapted {
+    pub fn adapt(&self, messages: Vec<Message>, tools: Vec<Tool>, notation: ToolPrompt) -> Adapted {
         let messages = named_results(messages);
         let (messages, tools) = match (self.tools, tools) {
-            (Support::No, tools) => (notation.apply(messages, tools.as_ref()), None),
+            (Support::No, tools) => {
+                let messages = notation.apply(messages, &tools);
+                let hidden = tools.into_iter().map(|tool| Tool { place: ToolPlace::Message, ..tool });
+                (messages, hidden.collect())
+            }
             (Support::Yes, tools) if self.calls == Support::No => (notation.calls_as_text(messages), tools),
             (Support::Yes, tools) => (messages, tools),
         };

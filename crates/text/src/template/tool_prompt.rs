@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::message::{ContentPart, Message, Role, ToolArguments, ToolCall};
+use crate::tool::{Tool, ToolPlace};
 
 /// How the system prompt asks models without a format of their own to write calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,12 +17,13 @@ pub enum ToolPrompt {
 
 impl ToolPrompt {
     /// The messages with the tools in the system prompt, and with calls and results as text.
-    pub(super) fn apply(self, messages: Vec<Message>, tools: Option<&Value>) -> Vec<Message> {
+    pub(super) fn apply(self, messages: Vec<Message>, tools: &[Tool]) -> Vec<Message> {
         let mut messages: Vec<Message> = messages.into_iter().map(|message| self.plain(message)).collect();
-        let Some(tools) = tools.and_then(Value::as_array).filter(|tools| !tools.is_empty()) else {
+        let mut shown = tools.iter().filter(|tool| tool.place == ToolPlace::Template).peekable();
+        if shown.peek().is_none() {
             return messages;
-        };
-        let text = self.instructions(tools);
+        }
+        let text = self.instructions(shown);
         let behind_system = messages.iter().take_while(|message| message.role == Role::System).count();
         messages.insert(behind_system, Message::new(Role::System, text));
         messages
@@ -33,10 +35,10 @@ impl ToolPrompt {
         messages.into_iter().map(plain).collect()
     }
 
-    fn instructions(self, tools: &[Value]) -> String {
+    fn instructions<'a>(self, tools: impl Iterator<Item = &'a Tool>) -> String {
         let mut text = "These tools can be called, each with its parameters as a JSON schema:\n".to_owned();
         for tool in tools {
-            text.push_str(&tool.get("function").unwrap_or(tool).to_string());
+            text.push_str(&tool.function().to_string());
             text.push('\n');
         }
         let form = self.call(&json!("NAME"), "{\"PARAMETER\": VALUE}");

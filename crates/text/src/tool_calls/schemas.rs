@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::tool::Tool;
+
 /// How deep references and alternatives of a schema are followed.
 const MAX_DEPTH: usize = 16;
 
@@ -26,6 +28,12 @@ impl ToolSchemas {
         };
         let tools = tools.as_array().into_iter().flatten().filter_map(entry);
         Self { tools: Arc::new(tools.collect()) }
+    }
+
+    /// From the tools of a request.
+    pub fn of(tools: &[Tool]) -> Self {
+        let entries = tools.iter().map(|tool| (tool.name.clone(), tool.parameters.clone()));
+        Self { tools: Arc::new(entries.collect()) }
     }
 
     /// Whether a tool has this name.

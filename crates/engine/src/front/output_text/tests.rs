@@ -15,7 +15,7 @@ fn tokenizer() -> Arc<Tokenizer> {
 fn request(stop: &[&str], calls: CallLimit) -> Request {
     Request {
         stop: Stop { strings: stop.iter().map(|stop| (*stop).to_owned()).collect(), ..Stop::default() },
-        output: OutputMode::Message { tools: Some(json!([])), calls },
+        output: OutputMode::Message { calls: Some(calls) },
         ..Request::new("r", Input::Text(String::new()))
     }
 }

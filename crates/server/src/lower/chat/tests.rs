@@ -90,7 +90,7 @@ fn every_field_reaches_the_engine() {
                         },
                     ],
                     media: [],
-                    tools: None,
+                    tools: [],
                     documents: None,
                     template_kwargs: {},
                     template: None,
@@ -132,8 +132,7 @@ fn every_field_reaches_the_engine() {
                 min_tokens: 2,
             },
             output: Message {
-                tools: None,
-                calls: Any,
+                calls: None,
             },
             reasoning_budget: None,
             tool_choice: Auto,
@@ -261,7 +260,7 @@ fn inconsistent_conversations_are_refused() {
 fn tools_reach_the_template_unless_tool_choice_is_none() {
     let tools = r#""tools":[{"type":"function","function":{"name":"f","description":"d","parameters":{"type":"object"}}}]"#;
     let of = |fields: &str| match lowered(fields).input {
-        Input::Chat(chat) => chat.tools.map(|tools| tools.to_string()),
+        Input::Chat(chat) => Tool::shown_by_template(&chat.tools).map(|tools| tools.to_string()),
         _ => None,
     };
     expect![[
@@ -279,7 +278,7 @@ fn tools_reach_the_template_unless_tool_choice_is_none() {
         expect!["tool_choice: `tool_choice` must be none, auto, required or an object, not `some`"],
     );
     let one = lowered(&format!("{tools},\"parallel_tool_calls\":false"));
-    assert!(matches!(one.output, OutputMode::Message { tools: Some(_), calls: CallLimit::One }));
+    assert!(matches!(one.output, OutputMode::Message { calls: Some(CallLimit::One) }));
     check_refused(r#""tool_choice":"required""#, expect!["tool_choice: `tool_choice` needs `tools`"]);
     check_refused(
         r#""tools":[{"type":"retrieval"}]"#,

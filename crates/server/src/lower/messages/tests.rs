@@ -1,7 +1,9 @@
 //! Lowering of Anthropic's requests: the conversation as a chat template gets it.
 
 use expect_test::{Expect, expect};
-use omnibus_engine::ToolResult;
+use omnibus_engine::{CallLimit, ToolResult};
+
+use serde_json::json;
 
 use super::*;
 use crate::wire::anthropic::Purpose;
@@ -130,12 +132,12 @@ fn a_deferred_tool_is_shown_where_it_is_referenced() {
     ))
     .unwrap();
     let Input::Chat(chat) = request.input else { panic!() };
-    let names = |tools: &Value| -> Vec<String> {
-        tools.as_array().unwrap().iter().map(|tool| tool["function"]["name"].to_string()).collect()
-    };
-    assert_eq!(names(&chat.tools.unwrap()), ["\"a\""]);
-    let OutputMode::Message { tools: Some(callable), .. } = request.output else { panic!() };
-    assert_eq!(names(&callable), ["\"a\"", "\"b\""]);
+    let shown = Tool::shown_by_template(&chat.tools).unwrap().to_string();
+    let definition = r#"{"name":"a","description":"A.","parameters":{"type":"object"}}"#;
+    assert_eq!(shown, format!(r#"[{{"type":"function","function":{definition}}}]"#));
+    let callable: Vec<&str> = chat.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(callable, ["a", "b"]);
+    assert_eq!(request.output, OutputMode::Message { calls: Some(CallLimit::Any) });
     expect![[r#"
         user: "hi"
         assistant: "", call 1 ToolSearch Json("{\"query\":\"b\"}")

@@ -3,8 +3,8 @@
 mod toolbox;
 
 use omnibus_engine::{
-    CallLimit, Chat, ContentPart, Input, MediaItem, Message, OutputMode, Request, Role, Sampling,
-    ToolArguments, ToolCall, ToolResult,
+    Chat, ContentPart, Input, MediaItem, Message, OutputMode, Request, Role, Sampling, ToolArguments,
+    ToolCall, ToolResult,
 };
 use serde_json::{Map, Value, json};
 
@@ -15,7 +15,6 @@ use super::{Caller, GenerationBatch, opaque, structured, thinking};
 use crate::error::ApiError;
 use crate::wire::responses::items::{Author, CalledTool, InputItem};
 use crate::wire::responses::{ResponsesRequest, tools};
-use crate::wire::tools::ParallelCalls;
 
 /// The engine requests of a responses request, and its tools by the names that the model knows. `items` is the whole
 /// conversation; `model` is the served name.
@@ -34,12 +33,9 @@ pub fn lower(
     if messages.is_empty() {
         return Err(ApiError::invalid("input", "`input` must have at least one item"));
     }
-    let shown = toolbox.shown();
-    let tools = (wire.tool_choice.is_some() && !shown.is_empty()).then_some(Value::Array(shown));
-    let callable = wire.tool_choice.is_some().then(|| Value::Array(toolbox.callable()));
-    let calls = match wire.parallel {
-        ParallelCalls::Allow => CallLimit::Any,
-        ParallelCalls::Refuse => CallLimit::One,
+    let (tools, calls) = match wire.tool_choice {
+        Some(_) => (toolbox.tools(), Some(chat::call_limit(wire.parallel))),
+        None => (Vec::new(), None),
     };
     let default = Sampling::default();
     let sampling = Sampling {
@@ -52,7 +48,7 @@ pub fn lower(
         model,
         max_new_tokens: wire.max_output_tokens,
         sampling,
-        output: OutputMode::Message { tools: callable, calls },
+        output: OutputMode::Message { calls },
         tool_choice: wire.tool_choice.as_ref().map(tool_choice).unwrap_or_default(),
         structured: wire.structured.clone().map(structured::lower),
         tenant: caller.tenant.clone(),

@@ -1,10 +1,11 @@
 //! Lowering of Responses requests.
 
 use expect_test::{Expect, expect};
+use omnibus_engine::{CallRule, InputGrammar, Tool, ToolPlace};
 
 use super::*;
 
-fn lowered(body: Value) -> Result<(Chat, Value, Toolbox), String> {
+fn lowered(body: Value) -> Result<(Chat, Toolbox), String> {
     let caller = Caller { response_id: "resp_1".into(), tenant: "key-1".into() };
     let wire = ResponsesRequest::read(body).and_then(|wire| {
         let items = ResponsesRequest::items(&wire.input)?;
@@ -14,9 +15,7 @@ fn lowered(body: Value) -> Result<(Chat, Value, Toolbox), String> {
         wire.map_err(|error| format!("{}: {}", error.param().unwrap_or_default(), error.message()))?;
     let request = batch.prompts.remove(0);
     match (request.input, request.output) {
-        (Input::Chat(chat), OutputMode::Message { tools, .. }) => {
-            Ok((chat, tools.unwrap_or_default(), toolbox))
-        }
+        (Input::Chat(chat), OutputMode::Message { .. }) => Ok((chat, toolbox)),
         other => Err(format!("{other:?}")),
     }
 }
@@ -42,8 +41,13 @@ fn line(message: &Message) -> String {
     format!("{}: {}", message.role.name(), parts.join(", "))
 }
 
-fn names(tools: &Value) -> Vec<&str> {
-    tools.as_array().unwrap().iter().map(|tool| tool["function"]["name"].as_str().unwrap()).collect()
+/// Names of the tools that the template shows, and of all.
+fn names(chat: &Chat) -> (Vec<&str>, Vec<&str>) {
+    let shown = chat.tools.iter().filter(|tool| tool.place == ToolPlace::Template);
+    (
+        shown.map(|tool| tool.name.as_str()).collect(),
+        chat.tools.iter().map(|tool| tool.name.as_str()).collect(),
+    )
 }
 
 #[test]
@@ -81,7 +85,7 @@ fn every_item_of_a_conversation_becomes_a_message() {
 #[test]
 fn tools_have_unique_names_and_keep_their_kind() {
     let function = |name: &str| json!({"type": "function", "name": name, "parameters": {"type": "object"}, "strict": false});
-    let (chat, callable, toolbox) = lowered(json!({"input": "hi", "tools": [
+    let (chat, toolbox) = lowered(json!({"input": "hi", "tools": [
         function("run"),
         {"type": "namespace", "name": "agents", "description": "A.", "tools": [function("close"), function("run")]},
         {"type": "custom", "name": "apply_patch", "description": "P.", "format": {"type": "grammar", "syntax": "lark", "definition": "start: X"}},
@@ -89,9 +93,8 @@ fn tools_have_unique_names_and_keep_their_kind() {
         {"type": "web_search", "external_web_access": false},
     ]}))
     .unwrap();
-    let shown = chat.tools.unwrap();
-    assert_eq!(names(&shown), ["run", "close", "agents__run", "apply_patch", "tool_search"]);
-    assert_eq!(names(&callable).len(), 5);
+    assert_eq!(names(&chat).0, ["run", "close", "agents__run", "apply_patch", "tool_search"]);
+    assert_eq!(names(&chat).1.len(), 5);
     let inside = |name: &str| ToolKind::Function { name: name.into(), namespace: Some("agents".into()) };
     assert_eq!(toolbox.kind("close"), inside("close"));
     assert_eq!(toolbox.kind("agents__run"), inside("run"));
@@ -99,26 +102,22 @@ fn tools_have_unique_names_and_keep_their_kind() {
         (toolbox.kind("apply_patch"), toolbox.kind("tool_search")),
         (ToolKind::Custom, ToolKind::Search)
     );
-    assert!(shown[3].to_string().contains("start: X"));
-    assert!(
-        shown.as_array().unwrap().iter().all(|tool| tool.get("format").is_none()),
-        "the prompt has no format"
-    );
-    let patch =
-        callable.as_array().unwrap().iter().find(|tool| tool["function"]["name"] == "apply_patch").unwrap();
-    assert_eq!(patch["format"], json!({"syntax": "lark", "definition": "start: X"}));
+    let patch = &chat.tools[3];
+    expect![[r#"{"type":"function","function":{"name":"apply_patch","description":"P.","parameters":{"type":"object","properties":{"input":{"type":"string","description":"Text of this grammar:\nstart: X"}},"required":["input"]}}}"#]]
+        .assert_eq(&patch.definition().to_string());
+    assert_eq!(patch.rule, CallRule::Input(InputGrammar::Lark("start: X".into())));
 }
 
 #[test]
 fn strict_functions_are_strict_where_calls_are_made_and_the_prompt_stays() {
     let tool = |strict: Value| json!({"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": strict});
     let lower = |strict| {
-        let (chat, callable, _) = lowered(json!({"input": "hi", "tools": [tool(strict)]})).unwrap();
-        (chat.tools.unwrap(), callable)
+        let (chat, _) = lowered(json!({"input": "hi", "tools": [tool(strict)]})).unwrap();
+        chat.tools
     };
-    let ((strict, callable), (lenient, _)) = (lower(json!(true)), lower(json!(null)));
-    assert_eq!(strict, lenient);
-    assert_eq!(callable[0]["function"]["strict"], true);
+    let (strict, lenient) = (lower(json!(true)), lower(json!(null)));
+    assert_eq!(Tool::shown_by_template(&strict), Tool::shown_by_template(&lenient));
+    assert_eq!((&strict[0].rule, &lenient[0].rule), (&CallRule::Strict, &CallRule::Lenient));
     check(
         json!({"input": "hi", "tools": [{"type": "custom", "name": "p", "format": {"type": "grammar", "syntax": "bnf", "definition": "x"}}]}),
         expect!["tools[0].format.syntax: `tools[0].format.syntax` must be lark or regex"],
@@ -130,15 +129,14 @@ fn found_tools_are_shown_at_their_place_and_can_be_called() {
     let search = json!({"type": "tool_search", "execution": "client", "parameters": {"type": "object"}});
     let found = json!([{"type": "namespace", "name": "notes", "tools": [
         {"type": "function", "name": "add_note", "parameters": {"type": "object"}, "defer_loading": true}]}]);
-    let (chat, callable, toolbox) = lowered(json!({"tools": [search], "input": [
+    let (chat, toolbox) = lowered(json!({"tools": [search], "input": [
         {"role": "user", "content": "hi"},
         {"type": "tool_search_call", "call_id": "c1", "execution": "client", "arguments": {"query": "notes"}},
         {"type": "tool_search_output", "call_id": "c1", "execution": "client", "status": "completed", "tools": found},
         {"type": "function_call", "call_id": "c2", "name": "add_note", "namespace": "notes", "arguments": "{}"},
     ]}))
     .unwrap();
-    assert_eq!(names(&chat.tools.unwrap()), ["tool_search"]);
-    assert_eq!(names(&callable), ["add_note", "tool_search"]);
+    assert_eq!(names(&chat), (vec!["tool_search"], vec!["tool_search", "add_note"]));
     assert_eq!(
         toolbox.kind("add_note"),
         ToolKind::Function { name: "add_note".into(), namespace: Some("notes".into()) }
