@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use crate::command_name::CommandName;
 use crate::command_table::{COMMANDS, Spec};
 use crate::environment;
-use crate::settings::{Inputs, Kind, Resolved, Scope, Setting, of, resolve};
+use crate::settings::{Inputs, Kind, Resolved, Scope, Setting, of, resolve, texts};
 
 /// A parsed command line.
 pub struct ParsedArgs {
@@ -97,7 +97,8 @@ fn arg_of(setting: &Setting) -> Arg {
         Kind::Switch => arg.action(ArgAction::SetTrue),
         Kind::List(name) => arg.action(ArgAction::Append).value_name(name),
         Kind::Choice(choices) => {
-            arg.value_parser(choices.to_vec()).hide_possible_values(true).value_name(choices.join("|"))
+            let texts = texts(choices);
+            arg.value_name(texts.join("|")).value_parser(texts).hide_possible_values(true)
         }
         other => arg.value_name(other.placeholder().unwrap_or_default()).allow_hyphen_values(true),
     }

@@ -16,7 +16,7 @@ pub use config::{
 };
 pub use resolve::{Inputs, Resolved, resolve};
 pub use table::all;
-pub use value::{Kind, Value};
+pub use value::{Kind, Value, choice, texts};
 
 use crate::command_name::CommandName;
 

@@ -13,7 +13,7 @@ mod output;
 mod perplexity;
 mod simulation;
 
-use super::{Setting, Value};
+use super::{Config, Setting, Value};
 use crate::command_name::CommandName;
 
 /// The sections, in the order of `--help`.
@@ -108,6 +108,12 @@ const JSON: &[CommandName] = &[
 ];
 
 const MAX: u64 = i32::MAX as u64;
+
+/// Sets what was chosen.
+fn choose(config: &mut Config, value: &Value) -> Result<(), String> {
+    (value.choice().apply)(config);
+    Ok(())
+}
 
 /// The value of a setting in milliseconds, in microseconds.
 fn microseconds(value: &Value) -> u64 {

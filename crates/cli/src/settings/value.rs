@@ -1,5 +1,7 @@
 //! Types of settings, and parsing their values.
 
+use super::Config;
+
 /// The type of a setting.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
@@ -16,16 +18,39 @@ pub enum Kind {
     /// Bytes, with an optional unit: `512MB`, `4GiB`.
     Bytes,
     /// One of these values.
-    Choice(&'static [&'static str]),
+    Choice(&'static [Choice]),
     /// A flag without a value.
     Switch,
+}
+
+/// One of the values of a setting, and what it sets: a value without an effect cannot be written.
+#[derive(Debug, Clone, Copy)]
+pub struct Choice {
+    /// As users write it.
+    pub text: &'static str,
+    /// Sets it.
+    pub apply: fn(&mut Config),
+}
+
+/// A value that may be chosen.
+pub const fn choice(text: &'static str, apply: fn(&mut Config)) -> Choice {
+    Choice { text, apply }
+}
+
+/// The choices of one setting have different texts.
+impl PartialEq for Choice {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
 }
 
 /// The value of a setting.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Of [`Kind::Text`] and [`Kind::Choice`].
+    /// Of [`Kind::Text`].
     Text(String),
+    /// Of [`Kind::Choice`].
+    Choice(Choice),
     /// Of [`Kind::List`].
     List(Vec<String>),
     /// Of [`Kind::Count`] and [`Kind::Bytes`].
@@ -66,8 +91,10 @@ impl Kind {
                 bytes(text).map(Value::Count).ok_or_else(|| "must be a size such as 512MB or 4GiB".into())
             }
             Self::Choice(choices) => {
-                let known = choices.contains(&text).then(|| Value::Text(text.to_owned()));
-                known.ok_or_else(|| format!("must be one of {}", choices.join(", ")))
+                let known = choices.iter().find(|choice| choice.text == text).copied();
+                known
+                    .map(Value::Choice)
+                    .ok_or_else(|| format!("must be one of {}", texts(choices).join(", ")))
             }
             Self::Switch => match text {
                 "true" | "1" | "yes" | "on" => Ok(Value::Switch(true)),
@@ -85,10 +112,15 @@ impl Kind {
             Self::Counts(..) => Some("N,N".into()),
             Self::Number(..) => Some("X".into()),
             Self::Bytes => Some("SIZE".into()),
-            Self::Choice(choices) => Some(choices.join("|")),
+            Self::Choice(choices) => Some(texts(choices).join("|")),
             Self::Switch => None,
         }
     }
+}
+
+/// The values that may be chosen.
+pub fn texts(choices: &[Choice]) -> Vec<&'static str> {
+    choices.iter().map(|choice| choice.text).collect()
 }
 
 fn limit(most: u64) -> String {
@@ -119,7 +151,15 @@ fn bytes(text: &str) -> Option<u64> {
 }
 
 impl Value {
-    /// Of a text or a choice.
+    /// Of a choice.
+    pub fn choice(&self) -> Choice {
+        match self {
+            Self::Choice(choice) => *choice,
+            _ => unreachable_kind("a choice"),
+        }
+    }
+
+    /// Of a text.
     pub fn text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -168,6 +208,7 @@ impl Value {
     pub fn shown(&self) -> String {
         match self {
             Self::Text(text) => format!("{text:?}"),
+            Self::Choice(choice) => format!("{:?}", choice.text),
             Self::List(list) => format!("{list:?}"),
             Self::Count(count) => count.to_string(),
             Self::Counts(counts) => {

@@ -2,9 +2,9 @@
 
 use omnibus_engine::conversion::{Dtype, QuantMode, Recipe};
 
-use super::{CONVERT, QUANTIZED};
+use super::{CONVERT, QUANTIZED, choose};
 use crate::settings::config::WeightChange;
-use crate::settings::{Kind, Scope, Setting};
+use crate::settings::{Kind, Scope, Setting, choice};
 
 /// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
@@ -99,30 +99,34 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "q-mode",
         short: None,
-        kind: Kind::Choice(&["affine", "mxfp4", "mxfp8", "nvfp4"]),
+        kind: Kind::Choice(&[
+            choice("affine", |config| config.conversion.mode = QuantMode::Affine),
+            choice("mxfp4", |config| config.conversion.mode = QuantMode::Mxfp4),
+            choice("mxfp8", |config| config.conversion.mode = QuantMode::Mxfp8),
+            choice("nvfp4", |config| config.conversion.mode = QuantMode::Nvfp4),
+        ]),
         default: "affine",
         section: "Conversion",
         commands: CONVERT,
         scope: Scope::FlagOnly,
         help: "Format of quantized weights: integers with a scale and a bias, or floats of 4 or 8 bits.",
-        set: |config, value| {
-            config.conversion.mode = QuantMode::from_name(&value.text()).unwrap_or(QuantMode::Affine);
-            Ok(())
-        },
+        set: choose,
     },
     Setting {
         name: "quant-predicate",
         short: None,
-        kind: Kind::Choice(&["mixed_2_6", "mixed_3_4", "mixed_3_6", "mixed_4_6"]),
+        kind: Kind::Choice(&[
+            choice("mixed_2_6", |config| config.conversion.recipe = Some(Recipe::Mixed { low: 2, high: 6 })),
+            choice("mixed_3_4", |config| config.conversion.recipe = Some(Recipe::Mixed { low: 3, high: 4 })),
+            choice("mixed_3_6", |config| config.conversion.recipe = Some(Recipe::Mixed { low: 3, high: 6 })),
+            choice("mixed_4_6", |config| config.conversion.recipe = Some(Recipe::Mixed { low: 4, high: 6 })),
+        ]),
         default: "",
         section: "Conversion",
         commands: CONVERT,
         scope: Scope::FlagOnly,
         help: "Recipe with two numbers of bits: the second for the head, and for values and downward projections of some layers.",
-        set: |config, value| {
-            config.conversion.recipe = Recipe::from_name(&value.text());
-            Ok(())
-        },
+        set: choose,
     },
     Setting {
         name: "calibration",
@@ -155,15 +159,16 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "dtype",
         short: None,
-        kind: Kind::Choice(&["float16", "bfloat16", "float32"]),
+        kind: Kind::Choice(&[
+            choice("float16", |config| config.conversion.dtype = Some(Dtype::F16)),
+            choice("bfloat16", |config| config.conversion.dtype = Some(Dtype::Bf16)),
+            choice("float32", |config| config.conversion.dtype = Some(Dtype::F32)),
+        ]),
         default: "",
         section: "Conversion",
         commands: CONVERT,
         scope: Scope::FlagOnly,
         help: "Type of what is not quantized. Default: the config's.",
-        set: |config, value| {
-            config.conversion.dtype = Dtype::from_name(&value.text());
-            Ok(())
-        },
+        set: choose,
     },
 ];

@@ -4,10 +4,10 @@ use omnibus_engine::{AsyncScheduling, PreemptionPolicy, PrefixCache, Schedule, W
 
 use super::{
     BATCH_SIZE, CACHE_DIR, LOADED_ENGINE, LOCAL_ENGINE, MAX, SCHEDULER_BASICS, SCHEDULING, SERVE, TEXT,
-    microseconds,
+    choose, microseconds,
 };
 use crate::settings::config::EngineIsolation;
-use crate::settings::{Kind, Scope, Setting, program};
+use crate::settings::{Kind, Scope, Setting, choice, program};
 
 /// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
@@ -28,38 +28,32 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "async-scheduling",
         short: None,
-        kind: Kind::Choice(&["auto", "on", "off"]),
+        kind: Kind::Choice(&[
+            choice("auto", |config| config.engine.async_scheduling = AsyncScheduling::Auto),
+            choice("on", |config| config.engine.async_scheduling = AsyncScheduling::On),
+            choice("off", |config| config.engine.async_scheduling = AsyncScheduling::Off),
+        ]),
         default: "auto",
         section: "Engine",
         commands: SCHEDULER_BASICS,
         scope: Scope::Everywhere,
         help: "Launch a step while the previous one still computes, where kernels allow it; `auto` does so on GPUs. No gain on the CPU, where each token is sent one step later.",
-        set: |config, value| {
-            config.engine.async_scheduling = match value.text().as_str() {
-                "on" => AsyncScheduling::On,
-                "off" => AsyncScheduling::Off,
-                _ => AsyncScheduling::Auto,
-            };
-            Ok(())
-        },
+        set: choose,
     },
     Setting {
         name: "warm-up",
         short: None,
-        kind: Kind::Choice(&["auto", "on", "off"]),
+        kind: Kind::Choice(&[
+            choice("auto", |config| config.engine.warm_up = WarmUp::Auto),
+            choice("on", |config| config.engine.warm_up = WarmUp::On),
+            choice("off", |config| config.engine.warm_up = WarmUp::Off),
+        ]),
         default: "auto",
         section: "Engine",
         commands: SERVE,
         scope: Scope::Everywhere,
         help: "Run warm-up steps after loading a model; `auto` does so on GPUs, which compile kernels at first use.",
-        set: |config, value| {
-            config.engine.warm_up = match value.text().as_str() {
-                "on" => WarmUp::On,
-                "off" => WarmUp::Off,
-                _ => WarmUp::Auto,
-            };
-            Ok(())
-        },
+        set: choose,
     },
     Setting {
         name: "max-num-batched-tokens",
@@ -92,21 +86,18 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "schedule",
         short: None,
-        kind: Kind::Choice(&["fair", "fcfs", "static", "split"]),
+        kind: Kind::Choice(&[
+            choice("fair", |config| config.engine.schedule = Schedule::Fair),
+            choice("fcfs", |config| config.engine.schedule = Schedule::Fcfs),
+            choice("static", |config| config.engine.schedule = Schedule::Static),
+            choice("split", |config| config.engine.schedule = Schedule::Split),
+        ]),
         default: "fair",
         section: "Engine",
         commands: LOADED_ENGINE,
         scope: Scope::Everywhere,
         help: "Scheduling policy: `fair` chunks prefill so that decode keeps its target latency, and is round-robin among API keys; `fcfs` is first come, first served; `static` runs each batch to its end; `split` runs prefill and decode in separate steps.",
-        set: |config, value| {
-            config.engine.schedule = match value.text().as_str() {
-                "fcfs" => Schedule::Fcfs,
-                "static" => Schedule::Static,
-                "split" => Schedule::Split,
-                _ => Schedule::Fair,
-            };
-            Ok(())
-        },
+        set: choose,
     },
     Setting {
         name: "ttft-slo-ms",
@@ -265,20 +256,17 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "preemption-mode",
         short: None,
-        kind: Kind::Choice(&["auto", "swap", "recompute"]),
+        kind: Kind::Choice(&[
+            choice("auto", |config| config.engine.preemption = PreemptionPolicy::Auto),
+            choice("swap", |config| config.engine.preemption = PreemptionPolicy::Swap),
+            choice("recompute", |config| config.engine.preemption = PreemptionPolicy::Recompute),
+        ]),
         default: "auto",
         section: "Engine",
         commands: LOCAL_ENGINE,
         scope: Scope::Everywhere,
         help: "Preemption of requests: `swap` their KV blocks to host memory, `recompute` them, or `auto`, which takes the faster way.",
-        set: |config, value| {
-            config.engine.preemption = match value.text().as_str() {
-                "swap" => PreemptionPolicy::Swap,
-                "recompute" => PreemptionPolicy::Recompute,
-                _ => PreemptionPolicy::Auto,
-            };
-            Ok(())
-        },
+        set: choose,
     },
     Setting {
         name: "cache-dir",
@@ -325,30 +313,31 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "kv-bits",
         short: None,
-        kind: Kind::Choice(&["4", "8"]),
+        kind: Kind::Choice(&[
+            choice("4", |config| config.engine.kv_bits = Some(4)),
+            choice("8", |config| config.engine.kv_bits = Some(8)),
+        ]),
         default: "",
         section: "Engine",
         commands: LOCAL_ENGINE,
         scope: Scope::Everywhere,
         help: "Bits per element of a quantized KV cache. Default: not quantized.",
-        set: |config, value| {
-            config.engine.kv_bits = Some(value.text().parse().map_err(|_| "not a number".to_owned())?);
-            Ok(())
-        },
+        set: choose,
     },
     Setting {
         name: "kv-group-size",
         short: None,
-        kind: Kind::Choice(&["32", "64", "128"]),
+        kind: Kind::Choice(&[
+            choice("32", |config| config.engine.kv_group_size = 32),
+            choice("64", |config| config.engine.kv_group_size = 64),
+            choice("128", |config| config.engine.kv_group_size = 128),
+        ]),
         default: "64",
         section: "Engine",
         commands: LOCAL_ENGINE,
         scope: Scope::Everywhere,
         help: "Group size of a quantized KV cache: the largest that divides the head size, up to this value.",
-        set: |config, value| {
-            config.engine.kv_group_size = value.text().parse().map_err(|_| "not a number".to_owned())?;
-            Ok(())
-        },
+        set: choose,
     },
     Setting {
         name: "quantized-kv-start",
@@ -381,17 +370,16 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "prefix-cache",
         short: None,
-        kind: Kind::Choice(&["on", "off"]),
+        kind: Kind::Choice(&[
+            choice("on", |config| config.engine.prefix_cache = PrefixCache::On),
+            choice("off", |config| config.engine.prefix_cache = PrefixCache::Off),
+        ]),
         default: "on",
         section: "Engine",
         commands: SCHEDULER_BASICS,
         scope: Scope::Everywhere,
         help: "Reuse the KV blocks of common prompt prefixes.",
-        set: |config, value| {
-            config.engine.prefix_cache =
-                if value.text() == "off" { PrefixCache::Off } else { PrefixCache::On };
-            Ok(())
-        },
+        set: choose,
     },
     Setting {
         name: "session-ttl",

@@ -1,7 +1,7 @@
 //! Settings of `bench engine`.
 
-use super::{ENGINE_BENCH, MAX};
-use crate::settings::{Kind, Measured, Scope, Setting};
+use super::{ENGINE_BENCH, MAX, choose};
+use crate::settings::{Kind, Measured, Scope, Setting, choice};
 
 /// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
@@ -22,16 +22,20 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "quantize",
         short: None,
-        kind: Kind::Choice(&["2", "3", "4", "5", "6", "8"]),
+        kind: Kind::Choice(&[
+            choice("2", |config| config.engine_bench.quantize = Some(2)),
+            choice("3", |config| config.engine_bench.quantize = Some(3)),
+            choice("4", |config| config.engine_bench.quantize = Some(4)),
+            choice("5", |config| config.engine_bench.quantize = Some(5)),
+            choice("6", |config| config.engine_bench.quantize = Some(6)),
+            choice("8", |config| config.engine_bench.quantize = Some(8)),
+        ]),
         default: "",
         section: "Engine benchmark",
         commands: ENGINE_BENCH,
         scope: Scope::FlagOnly,
         help: "Quantize the random weights with so many bits, in groups of 64; routers get 8.",
-        set: |config, value| {
-            config.engine_bench.quantize = value.text().parse().ok();
-            Ok(())
-        },
+        set: choose,
     },
     Setting {
         name: "streams",

@@ -1,8 +1,8 @@
 //! Settings of the load of `bench`.
 
-use super::{BENCH, LOAD, MAX};
+use super::{BENCH, LOAD, MAX, choose};
 use crate::settings::config::{Dataset, Endpoint};
-use crate::settings::{Kind, Scope, Setting};
+use crate::settings::{Kind, Scope, Setting, choice};
 
 /// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
@@ -23,32 +23,30 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "endpoint",
         short: None,
-        kind: Kind::Choice(&["chat", "completions"]),
+        kind: Kind::Choice(&[
+            choice("chat", |config| config.bench.endpoint = Endpoint::Chat),
+            choice("completions", |config| config.bench.endpoint = Endpoint::Completions),
+        ]),
         default: "chat",
         section: "Load",
         commands: BENCH,
         scope: Scope::FlagOnly,
         help: "API to benchmark.",
-        set: |config, value| {
-            config.bench.endpoint =
-                if value.text() == "completions" { Endpoint::Completions } else { Endpoint::Chat };
-            Ok(())
-        },
+        set: choose,
     },
     Setting {
         name: "dataset",
         short: None,
-        kind: Kind::Choice(&["random", "shared-prefix"]),
+        kind: Kind::Choice(&[
+            choice("random", |config| config.bench.dataset = Dataset::Random),
+            choice("shared-prefix", |config| config.bench.dataset = Dataset::SharedPrefix),
+        ]),
         default: "random",
         section: "Load",
         commands: BENCH,
         scope: Scope::FlagOnly,
         help: "Prompts of random words; `shared-prefix` has a first half that all prompts share.",
-        set: |config, value| {
-            config.bench.dataset =
-                if value.text() == "shared-prefix" { Dataset::SharedPrefix } else { Dataset::Random };
-            Ok(())
-        },
+        set: choose,
     },
     Setting {
         name: "num-prompts",

@@ -2,9 +2,9 @@
 
 use omnibus_engine::{CpuActivations, DeviceChoice, NamedAdapter};
 
-use super::{ADAPTED, DEVICE, LOCAL_ENGINE, MAX, SERVE, TEXT};
+use super::{ADAPTED, DEVICE, LOCAL_ENGINE, MAX, SERVE, TEXT, choose};
 use crate::command_name::CommandName;
-use crate::settings::{Config, Kind, Scope, Setting, Value};
+use crate::settings::{Config, Kind, Scope, Setting, Value, choice};
 
 /// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
@@ -143,37 +143,31 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "device",
         short: None,
-        kind: Kind::Choice(&["auto", "gpu", "cpu"]),
+        kind: Kind::Choice(&[
+            choice("auto", |config| config.engine.device = DeviceChoice::Auto),
+            choice("gpu", |config| config.engine.device = DeviceChoice::Gpu),
+            choice("cpu", |config| config.engine.device = DeviceChoice::Cpu),
+        ]),
         default: "auto",
         section: "Model",
         commands: DEVICE,
         scope: Scope::Everywhere,
         help: "Device that runs the model.",
-        set: |config, value| {
-            config.engine.device = match value.text().as_str() {
-                "gpu" => DeviceChoice::Gpu,
-                "cpu" => DeviceChoice::Cpu,
-                _ => DeviceChoice::Auto,
-            };
-            Ok(())
-        },
+        set: choose,
     },
     Setting {
         name: "cpu-activations",
         short: None,
-        kind: Kind::Choice(&["exact", "int8"]),
+        kind: Kind::Choice(&[
+            choice("exact", |config| config.engine.cpu_activations = CpuActivations::Exact),
+            choice("int8", |config| config.engine.cpu_activations = CpuActivations::Int8),
+        ]),
         default: "exact",
         section: "Model",
         commands: LOCAL_ENGINE,
         scope: Scope::Everywhere,
         help: "Activations in products with 4- and 8-bit weights on a CPU: `exact` keeps them, `int8` rounds them to 8 bits in blocks of 32, which is faster.",
-        set: |config, value| {
-            config.engine.cpu_activations = match value.text().as_str() {
-                "int8" => CpuActivations::Int8,
-                _ => CpuActivations::Exact,
-            };
-            Ok(())
-        },
+        set: choose,
     },
 ];
 

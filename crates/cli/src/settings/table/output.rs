@@ -1,25 +1,25 @@
 //! Settings of log lines and results.
 
-use super::{DOCTOR, JSON, MODELS, SAMPLING, SERVE};
+use super::{DOCTOR, JSON, MODELS, SAMPLING, SERVE, choose};
 use crate::command_name::CommandName;
 use crate::settings::config::{Action, DoctorSubject, LogFormat, ModelsSubject, Output, Verbosity};
-use crate::settings::{Kind, Scope, Setting};
+use crate::settings::{Kind, Scope, Setting, choice};
 
 /// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "log-format",
         short: None,
-        kind: Kind::Choice(&["text", "json"]),
+        kind: Kind::Choice(&[
+            choice("text", |config| config.log.format = LogFormat::Text),
+            choice("json", |config| config.log.format = LogFormat::Json),
+        ]),
         default: "text",
         section: "Output",
         commands: SERVE,
         scope: Scope::Everywhere,
         help: "Format of log lines.",
-        set: |config, value| {
-            config.log.format = if value.text() == "json" { LogFormat::Json } else { LogFormat::Text };
-            Ok(())
-        },
+        set: choose,
     },
     Setting {
         name: "log",

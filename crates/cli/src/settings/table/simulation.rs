@@ -1,7 +1,7 @@
 //! Settings of `bench sim`.
 
-use super::SIM;
-use crate::settings::{Kind, Scope, Setting};
+use super::{SIM, choose};
+use crate::settings::{Kind, Scope, Setting, choice};
 
 /// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
@@ -22,16 +22,20 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "workload",
         short: None,
-        kind: Kind::Choice(&["sharegpt", "agents", "flood", "bursts", "long", "random"]),
+        kind: Kind::Choice(&[
+            choice("sharegpt", |config| config.sim.workload = "sharegpt".to_owned()),
+            choice("agents", |config| config.sim.workload = "agents".to_owned()),
+            choice("flood", |config| config.sim.workload = "flood".to_owned()),
+            choice("bursts", |config| config.sim.workload = "bursts".to_owned()),
+            choice("long", |config| config.sim.workload = "long".to_owned()),
+            choice("random", |config| config.sim.workload = "random".to_owned()),
+        ]),
         default: "sharegpt",
         section: "Simulation",
         commands: SIM,
         scope: Scope::FlagOnly,
         help: "Requests and their arrival times. `random` is the load of `bench serve`, with --input-len and --output-len in tokens.",
-        set: |config, value| {
-            config.sim.workload = value.text();
-            Ok(())
-        },
+        set: choose,
     },
     Setting {
         name: "trace",
