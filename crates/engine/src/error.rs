@@ -87,7 +87,7 @@ pub enum Failure {
     },
 }
 
-/// Shortest time after which a client is told to try again.
+/// Shortest time after which a client should try again.
 const RETRY_MIN_S: u64 = 1;
 
 /// Names in backticks, with commas between them.
