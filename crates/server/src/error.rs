@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use omnibus_engine::Failure;
 
-use crate::response::JsonBody;
+use crate::json_body::JsonBody;
 
 /// Why a request failed. Built with the constructors below, one per remedy.
 #[derive(Debug, Clone, PartialEq)]

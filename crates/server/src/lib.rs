@@ -10,6 +10,7 @@ mod crypto;
 mod engine;
 mod error;
 mod event_log;
+mod json_body;
 mod limits;
 mod listen;
 pub mod lower;

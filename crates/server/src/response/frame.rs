@@ -2,24 +2,7 @@
 
 use serde::Serialize;
 
-/// A serialized JSON value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JsonBody(String);
-
-impl JsonBody {
-    /// Serializes a wire type. Wire types have string keys and finite numbers, so that they always serialize.
-    pub fn of(value: &impl Serialize) -> Self {
-        Self(serde_json::to_string(value).unwrap_or_else(|error| {
-            tracing::error!(%error, "cannot serialize a wire type");
-            "{}".into()
-        }))
-    }
-
-    /// The JSON text.
-    pub fn into_text(self) -> String {
-        self.0
-    }
-}
+use crate::json_body::JsonBody;
 
 /// One frame of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,9 +14,11 @@ mod usage;
 use omnibus_engine::{Event, Usage};
 
 pub use completion::{Completion, CompletionPart, ToolCall};
-pub use frame::{Frame, Frames, JsonBody};
+pub use frame::{Frame, Frames};
 pub use merge::{ChoiceEvents, merge};
 pub use reply::{Delivery, frames, json, reply};
+
+pub use crate::json_body::JsonBody;
 
 use crate::error::ApiError;
 
