@@ -73,10 +73,10 @@ impl Running {
 
 async fn serve(app: Arc<App>, origin: Origin, socket: WebSocket) {
     let (mut to_client, mut from_client) = socket.split();
-    let (replies, mut outbox) = channel::<Value>(REPLIES);
+    let (replies, mut outbox) = channel::<String>(REPLIES);
     let writer = tokio::spawn(async move {
         while let Some(reply) = outbox.recv().await {
-            if to_client.send(Message::text(reply.to_string())).await.is_err() {
+            if to_client.send(Message::text(reply)).await.is_err() {
                 return;
             }
         }
@@ -99,7 +99,7 @@ async fn serve(app: Arc<App>, origin: Origin, socket: WebSocket) {
 }
 
 /// The client's next message, `None` at the end of the connection in either direction.
-async fn received(from_client: &mut SplitStream<WebSocket>, replies: &Sender<Value>) -> Option<Message> {
+async fn received(from_client: &mut SplitStream<WebSocket>, replies: &Sender<String>) -> Option<Message> {
     tokio::select! {
         message = from_client.next() => message?.ok(),
         () = replies.closed() => None,
@@ -107,14 +107,14 @@ async fn received(from_client: &mut SplitStream<WebSocket>, replies: &Sender<Val
 }
 
 /// One message of the client.
-async fn handle(app: &Arc<App>, origin: &Origin, running: &Running, replies: &Sender<Value>, text: &[u8]) {
+async fn handle(app: &Arc<App>, origin: &Origin, running: &Running, replies: &Sender<String>, text: &[u8]) {
     let (id, result) = match read(text) {
         Ok(Command::Cancel(id)) => {
             let cancelled = running.change(|running| running.remove(&id));
             let result = match cancelled {
                 Some(task) => {
                     task.abort();
-                    _ = reply(replies, json!({"id": id, "done": true, "cancelled": true})).await;
+                    _ = reply(replies, json!({"id": id, "done": true, "cancelled": true}).to_string()).await;
                     Ok(())
                 }
                 None => Err(ApiError::invalid("cancel", format!("no request has the id `{id}`"))),
@@ -163,7 +163,7 @@ async fn generate(
     app: &Arc<App>,
     origin: &Origin,
     running: &Running,
-    replies: &Sender<Value>,
+    replies: &Sender<String>,
     id: String,
     body: Map<String, Value>,
 ) -> Result<(), ApiError> {
@@ -188,17 +188,16 @@ async fn send_frames(
     id: String,
     frames: impl Stream<Item = Frame>,
     running: Running,
-    replies: Sender<Value>,
+    replies: Sender<String>,
 ) {
     let mut frames = pin!(frames);
     while let Some(frame) = frames.next().await {
-        let chunk = chunk(&id, &frame);
-        let is_last = chunk.get("done").is_some();
+        let (text, is_last) = message(&id, frame);
         if is_last {
             // The client may use the id again as soon as it has read this.
             running.change(|running| running.remove(&id));
         }
-        let sent = reply(&replies, chunk).await;
+        let sent = reply(&replies, text).await;
         if is_last || sent.is_err() {
             return;
         }
@@ -206,28 +205,31 @@ async fn send_frames(
     running.change(|running| running.remove(&id));
 }
 
-/// A frame as a message. The last frame is no JSON.
-fn chunk(id: &str, frame: &Frame) -> Value {
-    match serde_json::from_str(&frame.data) {
-        Ok(Value::Object(mut chunk)) => {
-            chunk.insert("id".to_owned(), id.into());
-            Value::Object(chunk)
+/// A frame as a message, and whether it is the last. A chunk has the request's id already, as the response's own.
+fn message(id: &str, frame: Frame) -> (String, bool) {
+    match frame.event {
+        _ if frame.data == openai::DONE => (json!({"id": id, "done": true}).to_string(), true),
+        None => (frame.data, false),
+        // An error ends the response: its frame is small, and has no id.
+        Some(_) => {
+            let mut error: Map<String, Value> = serde_json::from_str(&frame.data).unwrap_or_default();
+            error.insert("id".to_owned(), id.into());
+            (Value::Object(error).to_string(), false)
         }
-        _ => json!({"id": id, "done": true}),
     }
 }
 
-fn failure(id: Option<&str>, error: &ApiError) -> Value {
+fn failure(id: Option<&str>, error: &ApiError) -> String {
     let body: Value = serde_json::from_str(&openai::error_body(error).into_text()).unwrap_or_default();
-    json!({"id": id, "error": body.get("error"), "done": true})
+    json!({"id": id, "error": body.get("error"), "done": true}).to_string()
 }
 
 /// The connection has ended.
 struct Closed;
 
 /// Waits while the client does not read.
-async fn reply(replies: &Sender<Value>, value: Value) -> Result<(), Closed> {
-    replies.send(value).await.map_err(|_| Closed)
+async fn reply(replies: &Sender<String>, text: String) -> Result<(), Closed> {
+    replies.send(text).await.map_err(|_| Closed)
 }
 
 #[cfg(test)]

@@ -61,9 +61,12 @@ impl From<Streaming> for Delivery {
     }
 }
 
+/// The data of the last frame of every stream.
+pub const DONE: &str = "[DONE]";
+
 /// The last frame of every stream.
 fn done(frames: &mut Frames) {
-    frames.text("[DONE]");
+    frames.text(DONE);
 }
 
 /// Ends a failed stream.
