@@ -8,11 +8,11 @@ use std::time::Instant;
 
 use futures::{Stream, StreamExt};
 use metrics::{counter, histogram};
-use omnibus_engine::{Event, FinishReason, Usage};
+use omnibus_engine::{Event, FinishReason, TranscriptionEvent, Usage};
 
 use tracing::Span;
 
-use crate::engine::Events;
+use crate::engine::{Events, Transcripts};
 use crate::error::ApiError;
 
 /// Events of a request, with its metrics recorded as they pass.
@@ -25,8 +25,7 @@ pub struct ObservedEvents {
 impl ObservedEvents {
     /// Wraps the events of a request that was just submitted.
     pub fn new(events: Events, api: &'static str) -> Self {
-        let metrics = RequestMetrics { api, since: Instant::now(), first: None, outcome: None };
-        Self { events, metrics, span: Span::current() }
+        Self { events, metrics: RequestMetrics::new(api), span: Span::current() }
     }
 }
 
@@ -44,6 +43,31 @@ impl Stream for ObservedEvents {
     }
 }
 
+/// Events of a transcription, with its metrics recorded as they pass.
+pub struct ObservedTranscripts {
+    events: Transcripts,
+    metrics: RequestMetrics,
+}
+
+impl ObservedTranscripts {
+    /// Wraps the events of a transcription that was just begun.
+    pub fn new(events: Transcripts, api: &'static str) -> Self {
+        Self { events, metrics: RequestMetrics::new(api) }
+    }
+}
+
+impl Stream for ObservedTranscripts {
+    type Item = TranscriptionEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<TranscriptionEvent>> {
+        let polled = self.events.poll_next_unpin(context);
+        if let Poll::Ready(Some(event)) = &polled {
+            self.metrics.observe_transcript(event);
+        }
+        polled
+    }
+}
+
 struct RequestMetrics {
     api: &'static str,
     since: Instant,
@@ -52,15 +76,37 @@ struct RequestMetrics {
 }
 
 impl RequestMetrics {
+    fn new(api: &'static str) -> Self {
+        Self { api, since: Instant::now(), first: None, outcome: None }
+    }
+
+    fn observe_transcript(&mut self, event: &TranscriptionEvent) {
+        match event {
+            TranscriptionEvent::Segment(_) => self.observe_first(),
+            TranscriptionEvent::Finished(summary) => {
+                self.outcome = Some("stop");
+                self.record("omnibus_e2e_seconds", self.since.elapsed().as_secs_f64());
+                counter!("omnibus_transcribed_seconds_total").increment(summary.duration_s.ceil() as u64);
+            }
+            TranscriptionEvent::Failed(failure) => {
+                self.outcome = Some(ApiError::from(failure.clone()).code());
+            }
+        }
+    }
+
+    /// Records when the first output came.
+    fn observe_first(&mut self) {
+        if self.first.is_none() {
+            self.first = Some(Instant::now());
+            self.record("omnibus_ttft_seconds", self.since.elapsed().as_secs_f64());
+        }
+    }
+
     fn observe(&mut self, event: &Event) {
         match event {
             Event::Started { .. } => self.record("omnibus_queue_seconds", self.since.elapsed().as_secs_f64()),
             Event::Prompt(_) | Event::Alignment(_) => {}
-            Event::Delta { .. } if self.first.is_none() => {
-                self.first = Some(Instant::now());
-                self.record("omnibus_ttft_seconds", self.since.elapsed().as_secs_f64());
-            }
-            Event::Delta { .. } => {}
+            Event::Delta { .. } => self.observe_first(),
             Event::Finished { reason, usage, .. } => self.finish(*reason, usage),
             // The engine has logged it.
             Event::Failed(failure) => self.outcome = Some(ApiError::of_generation(failure.clone()).code()),
@@ -109,7 +155,7 @@ mod tests {
     use axum::http::Request;
     use axum::routing::get;
     use futures::stream;
-    use omnibus_engine::Failure;
+    use omnibus_engine::{Failure, SpeechSummary};
     use tower::ServiceExt as _;
 
     use super::*;
@@ -146,6 +192,28 @@ mod tests {
         });
         let bytes = log.0.lock().unwrap().clone();
         String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_transcription_that_is_dropped_counts_as_disconnected() {
+        let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+        let handle = recorder.handle();
+        let summary = SpeechSummary { language: None, duration_s: 1.5, usage: Usage::default() };
+        metrics::with_local_recorder(&recorder, || {
+            let events = || stream::iter([TranscriptionEvent::Finished(summary.clone())]).boxed();
+            drop(ObservedTranscripts::new(events(), "dropped"));
+            let all = ObservedTranscripts::new(events(), "whole").collect::<Vec<_>>();
+            assert_eq!(futures::executor::block_on(all).len(), 1);
+        });
+        let text = handle.render();
+        for line in [
+            r#"omnibus_requests_total{api="dropped",outcome="disconnected"} 1"#,
+            r#"omnibus_requests_total{api="whole",outcome="stop"} 1"#,
+            r#"omnibus_e2e_seconds_count{api="whole"} 1"#,
+            "omnibus_transcribed_seconds_total 2",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
     }
 
     #[test]

@@ -14,9 +14,9 @@ use uuid::Uuid;
 use crate::api::count_refused;
 use crate::app::{App, blocking};
 use crate::auth::Tenant;
-use crate::engine::Transcripts;
 use crate::error::ApiError;
 use crate::lower::{Caller, transcription};
+use crate::observe::ObservedTranscripts;
 use crate::request_id::RequestId;
 use crate::response::openai::transcription::{TranscriptBody, TranscriptSoFar, failed};
 use crate::response::{Frame, Frames, json};
@@ -39,9 +39,9 @@ async fn answer(app: Arc<App>, request: Request, task: SpeechTask) -> Result<Res
     let begun = begun(app, request, task).await;
     let (format, streams, events) = begun.inspect_err(|error| count_refused(api, error))?;
     if streams {
-        return Ok(sse::response(frames(events, api)));
+        return Ok(sse::response(frames(events)));
     }
-    full(events, format, task).await.inspect_err(|error| count_refused(api, error))
+    full(events, format, task).await
 }
 
 /// The value of the `api` label of metrics.
@@ -56,7 +56,7 @@ async fn begun(
     app: Arc<App>,
     request: Request,
     task: SpeechTask,
-) -> Result<(TranscriptFormat, bool, Transcripts), ApiError> {
+) -> Result<(TranscriptFormat, bool, ObservedTranscripts), ApiError> {
     let extensions = request.extensions();
     let RequestId(request_id) = extensions.get::<RequestId>().cloned().unwrap_or_default();
     let Tenant(tenant) = extensions.get::<Tenant>().cloned().unwrap_or_default();
@@ -69,12 +69,12 @@ async fn begun(
     let mut transcription = transcription::lower(wire, task, &caller);
     transcription.request.origin = RequestOrigin { response_id, request_id, index: 0 };
     let events = blocking(move || app.engine.transcribe(transcription).map_err(ApiError::from)).await?;
-    Ok((format, streams, events))
+    Ok((format, streams, ObservedTranscripts::new(events, api(task))))
 }
 
 /// The whole answer.
 async fn full(
-    mut events: Transcripts,
+    mut events: ObservedTranscripts,
     format: TranscriptFormat,
     task: SpeechTask,
 ) -> Result<Response, ApiError> {
@@ -84,7 +84,6 @@ async fn full(
             TranscriptionEvent::Segment(segment) => _ = so_far.add(segment),
             TranscriptionEvent::Failed(failure) => return Err(failure.into()),
             TranscriptionEvent::Finished(summary) => {
-                count_done(api(task), summary.duration_s);
                 return Ok(match so_far.body(format, task, &summary) {
                     TranscriptBody::Json(body) => json(body),
                     TranscriptBody::Text(kind, text) => ([(CONTENT_TYPE, kind)], text).into_response(),
@@ -96,7 +95,7 @@ async fn full(
 }
 
 /// The frames of a streamed answer.
-fn frames(events: Transcripts, api: &'static str) -> impl futures::Stream<Item = Frame> + Send {
+fn frames(events: ObservedTranscripts) -> impl futures::Stream<Item = Frame> + Send {
     let frames_of = move |so_far: &mut TranscriptSoFar, event: TranscriptionEvent| {
         let mut frames = Frames::default();
         match event {
@@ -105,21 +104,13 @@ fn frames(events: Transcripts, api: &'static str) -> impl futures::Stream<Item =
                 so_far.delta(&new, &mut frames);
             }
             TranscriptionEvent::Finished(summary) => {
-                count_done(api, summary.duration_s);
                 so_far.done(&summary, &mut frames);
             }
             TranscriptionEvent::Failed(failure) => {
-                let error = ApiError::from(failure);
-                count_refused(api, &error);
-                failed(&error, &mut frames);
+                failed(&ApiError::from(failure), &mut frames);
             }
         }
         futures::future::ready(Some(stream::iter(frames.take())))
     };
     events.scan(TranscriptSoFar::default(), frames_of).flatten()
-}
-
-fn count_done(api: &'static str, seconds: f64) {
-    metrics::counter!("omnibus_requests_total", "api" => api, "outcome" => "stop").increment(1);
-    metrics::counter!("omnibus_transcribed_seconds_total").increment(seconds.ceil() as u64);
 }
