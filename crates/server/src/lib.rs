@@ -18,6 +18,7 @@ mod media_urls;
 mod metrics;
 mod observe;
 mod openapi;
+mod outbound;
 mod request_id;
 pub mod response;
 mod routes;
