@@ -20,7 +20,7 @@ use crate::error::ApiError;
 use crate::lower::{Caller, Choices, GenerationBatch, expand};
 use crate::observe::ObservedEvents;
 use crate::request_id::RequestId;
-use crate::response::{ChoiceEvents, Delivery, Framer, ResponseHeader, frames, merge, reply};
+use crate::response::{ChoiceEvents, Delivery, Framer, JsonBody, ResponseHeader, frames, full, merge, reply};
 use crate::stored_responses::StoredResponses;
 use crate::{sse, wire};
 
@@ -126,6 +126,15 @@ pub struct Origin {
     pub tenant: String,
     /// The response's id for the client, where it chose one itself.
     pub client_id: Option<String>,
+}
+
+/// The whole response to a body that came without a connection of its own, however the body wants it delivered.
+pub async fn respond<A: Api>(app: &Arc<App>, body: Value, origin: Origin) -> Result<JsonBody, ApiError> {
+    let for_work = Arc::clone(app);
+    let submitted = blocking(move || submit::<A>(&for_work, body, origin)).await;
+    let Submitted { framer, events, choices, .. } =
+        submitted.inspect_err(|error| count_refused(A::NAME, error))?;
+    full(framer, events, choices).await
 }
 
 async fn submitted<A: Api>(app: &Arc<App>, request: Request) -> Result<Submitted<A::Framer>, ApiError> {

@@ -26,7 +26,7 @@ mod sse;
 mod stored_responses;
 pub mod wire;
 
-pub use api::{Api, Prepared, RequestContext, generate};
+pub use api::{Api, Origin, Prepared, RequestContext, generate, respond};
 pub use app::{AdapterUpdates, App, ModelNames, Settings};
 pub use auth::{KeyError, Keys};
 pub use engine::{Engine, Events, Transcripts};
@@ -34,5 +34,6 @@ pub use error::{ApiError, ErrorFormat, ErrorKind, Overflow, render as render_err
 pub use limits::Limits;
 pub use listen::{bind, serve};
 pub use media_urls::MediaUrls;
+pub use request_id::RequestId;
 pub use routes::router;
 pub use stored_responses::{StoredResponse, StoredResponses};

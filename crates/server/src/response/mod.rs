@@ -16,7 +16,7 @@ use omnibus_engine::{Event, Usage};
 pub use completion::{Completion, CompletionPart, ToolCall};
 pub use frame::{Frame, Frames};
 pub use merge::{ChoiceEvents, merge};
-pub use reply::{Delivery, frames, json, reply};
+pub use reply::{Delivery, frames, full, json, reply};
 
 pub use crate::json_body::JsonBody;
 

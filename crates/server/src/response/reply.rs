@@ -42,15 +42,16 @@ pub async fn reply(
     keep_alive: Duration,
 ) -> Result<Response, ApiError> {
     match delivery {
-        Delivery::Full => full(framer, events, choices).await,
+        Delivery::Full => Ok(json(full(framer, events, choices).await?)),
         Delivery::Stream | Delivery::LoggedStream => streamed(framer, events, choices, keep_alive).await,
         Delivery::Background => Ok(background(framer, events, choices)),
     }
 }
 
-async fn full(framer: impl Framer, events: ChoiceEvents, choices: Choices) -> Result<Response, ApiError> {
+/// The body of a whole response.
+pub async fn full(framer: impl Framer, events: ChoiceEvents, choices: Choices) -> Result<JsonBody, ApiError> {
     let (completions, usage) = collect(events, choices).await?;
-    Ok(json(framer.full(completions, usage)))
+    Ok(framer.full(completions, usage))
 }
 
 /// The completion is generated whether or not the client stays connected; the framer keeps it.

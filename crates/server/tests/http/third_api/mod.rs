@@ -17,7 +17,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::post;
 use expect_test::{Expect, expect};
 use http_body_util::BodyExt;
-use omnibus_server::{App, ErrorFormat, Settings, generate, render_errors};
+use omnibus_server::{App, ErrorFormat, ErrorKind, Origin, RequestId, Settings, generate, render_errors};
 use tower::ServiceExt;
 
 use super::scripted::ScriptedEngine;
@@ -37,6 +37,29 @@ async fn respond(body: &str) -> String {
     let status = response.status().as_u16();
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     format!("{status}\n{}", String::from_utf8_lossy(&bytes))
+}
+
+#[test]
+fn a_body_without_a_connection_gets_the_whole_response() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let body = r#"{"model":"scripted","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}"#;
+    let over_http = runtime.block_on(respond(body));
+    let (recorder, _events) = channel();
+    let app = Arc::new(App::new(Arc::new(ScriptedEngine::new(recorder)), &Settings::default()));
+    let origin = |tenant: &str| Origin {
+        request_id: RequestId::default(),
+        tenant: tenant.to_owned(),
+        client_id: None,
+    };
+    // Whether the body wants a stream does not matter.
+    for body in [body.to_owned(), body.replace("\"max_tokens\"", "\"stream\":true,\"max_tokens\"")] {
+        let body = serde_json::from_str(&body).unwrap();
+        let whole =
+            runtime.block_on(omnibus_server::respond::<MessagesApi>(&app, body, origin("a"))).unwrap();
+        assert_eq!(format!("200\n{}", whole.into_text()), over_http);
+    }
+    let refused = runtime.block_on(omnibus_server::respond::<MessagesApi>(&app, "{}".into(), origin("a")));
+    assert_eq!(refused.unwrap_err().kind(), ErrorKind::InvalidRequest);
 }
 
 fn check(body: &str, expected: Expect) {
