@@ -1,46 +1,58 @@
-//! `GET /openapi.json`: the routes as an OpenAPI document, made from the tables of fields.
-//!
-//! Invariant: every route of `routes` is a row here; a test compares them.
+//! `GET /openapi.json`: the routes as an OpenAPI document, made from the tables of routes and of fields.
 
+use std::sync::Arc;
+
+use axum::routing::MethodRouter;
 use serde_json::{Map, Value, json};
 
+use crate::app::App;
 use crate::wire::fields::{Field, Handling};
-use crate::wire::{
-    adapters, anthropic, chat, completions, generation, responses, structured, tokenize, transcription,
-};
 
-/// One row: a method of a path.
-struct Operation {
-    path: &'static str,
+/// A route: a method of a path.
+pub struct Operation {
+    /// With the parameters in braces.
+    pub path: &'static str,
     method: &'static str,
     about: &'static str,
     body: Body,
     reply: Reply,
+    /// Makes the route's handler.
+    pub handler: Handler,
 }
 
+/// Makes a route's handler.
+type Handler = fn() -> MethodRouter<Arc<App>>;
+
 /// The body of a request.
-enum Body {
+pub enum Body {
+    /// There is none.
     None,
     /// The fields of a form with a file.
     Form(&'static [Field]),
     /// The fields of these tables, some of them required.
     Fields {
+        /// The tables.
         tables: &'static [&'static [Field]],
+        /// Names of required fields.
         required: &'static [&'static str],
+        /// What becomes of other fields.
         unknown: Unknown,
     },
 }
 
 /// What becomes of other fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Unknown {
+pub enum Unknown {
+    /// They are an error.
     Refused,
+    /// They are counted.
     Tolerated,
 }
 
 /// The successful response.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reply {
+pub enum Reply {
+    /// JSON.
     Json,
     /// JSON, or server-sent events with `stream`.
     Stream,
@@ -52,163 +64,20 @@ enum Reply {
     Upgrade,
 }
 
-const fn get(path: &'static str, about: &'static str) -> Operation {
-    Operation { path, method: "get", about, body: Body::None, reply: Reply::Json }
+/// A route that reads.
+pub const fn get(path: &'static str, about: &'static str, handler: Handler) -> Operation {
+    Operation { path, method: "get", about, body: Body::None, reply: Reply::Json, handler }
 }
 
-const fn delete(path: &'static str, about: &'static str) -> Operation {
-    Operation { path, method: "delete", about, body: Body::None, reply: Reply::Json }
+/// A route that removes.
+pub const fn delete(path: &'static str, about: &'static str, handler: Handler) -> Operation {
+    Operation { path, method: "delete", about, body: Body::None, reply: Reply::Json, handler }
 }
 
-const OPERATIONS: &[Operation] = &[
-    Operation {
-        path: "/v1/chat/completions",
-        method: "post",
-        about: "OpenAI's chat completions",
-        body: Body::Fields {
-            tables: &[chat::FIELDS, generation::FIELDS, structured::FIELDS],
-            required: &["messages"],
-            unknown: Unknown::Refused,
-        },
-        reply: Reply::Stream,
-    },
-    Operation {
-        path: "/v1/completions",
-        method: "post",
-        about: "OpenAI's text completions",
-        body: Body::Fields {
-            tables: &[completions::FIELDS, generation::FIELDS, structured::FIELDS],
-            required: &["prompt"],
-            unknown: Unknown::Refused,
-        },
-        reply: Reply::Stream,
-    },
-    Operation {
-        path: "/v1/messages",
-        method: "post",
-        about: "Anthropic's messages",
-        body: Body::Fields {
-            tables: &[anthropic::FIELDS],
-            required: &["messages", "max_tokens"],
-            unknown: Unknown::Tolerated,
-        },
-        reply: Reply::Stream,
-    },
-    Operation {
-        path: "/v1/messages/count_tokens",
-        method: "post",
-        about: "Counts the tokens of Anthropic's messages",
-        body: Body::Fields {
-            tables: &[anthropic::FIELDS],
-            required: &["messages"],
-            unknown: Unknown::Tolerated,
-        },
-        reply: Reply::Json,
-    },
-    Operation {
-        path: "/v1/responses",
-        method: "post",
-        about: "OpenAI's Responses API",
-        body: Body::Fields {
-            tables: &[responses::FIELDS],
-            required: &["input"],
-            unknown: Unknown::Tolerated,
-        },
-        reply: Reply::Stream,
-    },
-    Operation { reply: Reply::Stream, ..get("/v1/responses/{id}", "A stored response") },
-    delete("/v1/responses/{id}", "Removes a stored response"),
-    Operation {
-        path: "/v1/responses/{id}/cancel",
-        method: "post",
-        about: "Cancels a response in the background",
-        body: Body::None,
-        reply: Reply::Json,
-    },
-    get("/v1/responses/{id}/input_items", "The conversation up to a stored response"),
-    Operation {
-        path: "/v1/stream",
-        method: "get",
-        about: "Many chat completions on one WebSocket",
-        body: Body::None,
-        reply: Reply::Upgrade,
-    },
-    Operation {
-        path: "/v1/audio/transcriptions",
-        method: "post",
-        about: "Writes down what is spoken in a recording",
-        body: Body::Form(transcription::FIELDS),
-        reply: Reply::Transcript,
-    },
-    Operation {
-        path: "/v1/audio/translations",
-        method: "post",
-        about: "Writes down what is spoken in a recording, in English",
-        body: Body::Form(transcription::FIELDS),
-        reply: Reply::Transcript,
-    },
-    get("/v1/models", "The served models"),
-    get("/v1/models/{*id}", "One served model"),
-    Operation {
-        path: "/v1/load_lora_adapter",
-        method: "post",
-        about: "Loads an adapter; with --allow-runtime-lora-updating",
-        body: Body::Fields {
-            tables: &[adapters::LOAD],
-            required: &["lora_name", "lora_path"],
-            unknown: Unknown::Refused,
-        },
-        reply: Reply::Json,
-    },
-    Operation {
-        path: "/v1/unload_lora_adapter",
-        method: "post",
-        about: "Unloads an adapter; with --allow-runtime-lora-updating",
-        body: Body::Fields {
-            tables: &[adapters::UNLOAD],
-            required: &["lora_name"],
-            unknown: Unknown::Refused,
-        },
-        reply: Reply::Json,
-    },
-    get("/v1/requests", "Queued and running requests"),
-    delete("/v1/requests/{id}", "Cancels a request"),
-    get("/v1/sessions", "Conversations whose blocks are pinned"),
-    delete("/v1/sessions/{id}", "Drops a session"),
-    get("/v1/cache/stats", "Hits and misses of the prefix cache"),
-    get("/v1/status", "Statistics and state"),
-    Operation {
-        path: "/tokenize",
-        method: "post",
-        about: "Tokenizes a text or a conversation",
-        body: Body::Fields { tables: &[tokenize::FIELDS], required: &[], unknown: Unknown::Refused },
-        reply: Reply::Json,
-    },
-    Operation {
-        path: "/detokenize",
-        method: "post",
-        about: "The text of tokens",
-        body: Body::Fields {
-            tables: &[tokenize::DETOKENIZE],
-            required: &["tokens"],
-            unknown: Unknown::Refused,
-        },
-        reply: Reply::Json,
-    },
-    get("/health", "200 while the engine steps or is idle"),
-    get("/ready", "200 while requests are accepted"),
-    get("/version", "The server's name and version"),
-    get("/", "The server's name and version"),
-    get("/api/hello", "The server's name and version"),
-    get("/openapi.json", "This document"),
-    Operation {
-        path: "/metrics",
-        method: "get",
-        about: "Metrics for Prometheus",
-        body: Body::None,
-        reply: Reply::Text,
-    },
-];
+/// A route that takes a body.
+pub const fn post(path: &'static str, about: &'static str, body: Body, handler: Handler) -> Operation {
+    Operation { path, method: "post", about, body, reply: Reply::Json, handler }
+}
 
 /// A parameter in the query of a path's GET.
 struct QueryParameter {
@@ -240,9 +109,9 @@ const QUERIES: &[QueryParameter] = &[
 ];
 
 /// The document.
-pub fn document() -> Value {
+pub fn document(routes: &[Operation]) -> Value {
     let mut paths: Map<String, Value> = Map::new();
-    for operation in OPERATIONS {
+    for operation in routes {
         let path = operation.path.replace("{*", "{");
         let item = paths.entry(path).or_insert_with(|| json!({}));
         item[operation.method] = operation.document();
@@ -278,6 +147,11 @@ fn anthropic_error_schema() -> Value {
 }
 
 impl Operation {
+    /// With another reply than JSON.
+    pub const fn replies(self, reply: Reply) -> Self {
+        Self { reply, ..self }
+    }
+
     fn document(&self) -> Value {
         let mut operation = json!({"summary": self.about, "responses": self.responses()});
         let names = self.path.split(['{', '}']).skip(1).step_by(2);
@@ -371,23 +245,12 @@ fn schema(tables: &[&[Field]], required: &[&str], unknown: Unknown) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
-
-    #[test]
-    fn every_route_is_documented() {
-        let routes = include_str!("routes/mod.rs");
-        let paths = |call: &str| call.trim_start().strip_prefix('"')?.split('"').next().map(str::to_owned);
-        let routed: BTreeSet<String> = routes.split(".route(").skip(1).filter_map(paths).collect();
-        let documented: BTreeSet<String> =
-            OPERATIONS.iter().map(|operation| operation.path.to_owned()).collect();
-        assert_eq!(routed, documented);
-    }
+    use crate::routes::ROUTES;
 
     #[test]
     fn fields_are_those_of_the_tables() {
-        let document = document();
+        let document = document(ROUTES);
         let body = &document["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"];
         let schema = &body["application/json"]["schema"];
         assert_eq!(schema["additionalProperties"], false);
@@ -395,8 +258,7 @@ mod tests {
         assert!(schema["properties"]["functions"].is_null(), "refused fields are left out");
         assert!(schema["properties"]["response_format"].is_object());
         assert_eq!(document["paths"]["/v1/models/{id}"]["get"]["parameters"][0]["name"], "id");
-        let queries =
-            QUERIES.iter().all(|query| OPERATIONS.iter().any(|operation| operation.path == query.path));
+        let queries = QUERIES.iter().all(|query| ROUTES.iter().any(|operation| operation.path == query.path));
         assert!(queries, "parameters are of paths");
     }
 }

@@ -7,7 +7,7 @@ use crate::tidy::Tree;
 use crate::tidy::source::Source;
 
 const WIRE: &str = "crates/server/src/wire/";
-const ROUTES: &str = "crates/server/src/routes/mod.rs";
+const ROUTES: &str = "crates/server/src/routes/table.rs";
 const HANDLINGS: &[(&str, &str)] =
     &[("honoured", "yes"), ("harmless", "accepted, no effect"), ("refused", "400")];
 
@@ -60,22 +60,22 @@ pub fn page(tree: &Tree) -> Result<String, String> {
     Ok(text)
 }
 
-/// Rows of `.route("PATH", METHOD(…).METHOD(…))`.
+/// Rows of `METHOD("PATH", …)`, which are neighbours if their paths are equal.
 fn routes_of(source: &Source) -> Result<String, String> {
+    const METHODS: &[&str] = &["get", "post", "put", "patch", "delete"];
     let text = source.text.join("\n");
-    let mut rows = String::new();
-    for call in text.split(".route(").skip(1) {
-        let (path, rest) =
-            literal(call).ok_or_else(|| format!("{ROUTES}: a route's path is not a literal"))?;
-        let end = rest.find(".route(").unwrap_or(rest.len());
-        let methods = rest[..end]
-            .split(|c: char| !c.is_alphanumeric())
-            .filter(|word| matches!(*word, "get" | "post" | "put" | "patch" | "delete" | "any"));
-        let mut methods: Vec<String> = methods.map(str::to_uppercase).collect();
-        methods.dedup();
-        rows += &format!("| `{path}` | {} |\n", methods.join(", "));
+    let mut routes: Vec<(String, Vec<String>)> = Vec::new();
+    for (at, _) in text.match_indices('(') {
+        let word = text[..at].rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+        let path = literal(&text[at + 1..]).map(|(path, _)| path).filter(|path| path.starts_with('/'));
+        let Some(path) = path.filter(|_| METHODS.contains(&word)) else { continue };
+        match routes.last_mut() {
+            Some((last, methods)) if *last == path => methods.push(word.to_uppercase()),
+            _ => routes.push((path, vec![word.to_uppercase()])),
+        }
     }
-    if rows.is_empty() { Err(format!("{ROUTES} has no `.route(`")) } else { Ok(rows) }
+    let rows = routes.iter().map(|(path, methods)| format!("| `{path}` | {} |\n", methods.join(", ")));
+    if routes.is_empty() { Err(format!("{ROUTES} has no routes")) } else { Ok(rows.collect()) }
 }
 
 struct FieldTable {
@@ -165,7 +165,7 @@ fn plain(doc: &str) -> String {
 mod tests {
     use super::*;
 
-    const MOD: &str = "fn a() {\n    Router::new()\n        .route(\"/a\", get(x).post(y))\n        .route(\n            \"/b/{id}\",\n            delete(z),\n        )\n}\n";
+    const MOD: &str = "const ROUTES: &[Operation] = &[\n    get(\"/a\", \"A.\", || routing::get(x)),\n    post(\n        \"/a\",\n        \"B.\",\n        Body::None,\n        || routing::post(y),\n    ),\n    delete(\"/b/{id}\", \"C.\", || routing::delete(z)),\n];\n";
 
     fn made(wire: &str) -> Result<String, String> {
         page(&Tree::of(&[(ROUTES, MOD), ("crates/server/src/wire/chat.rs", wire)]))

@@ -11,20 +11,21 @@ mod responses;
 mod sessions;
 mod status;
 mod stream;
+mod table;
 mod tokenize;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::Request;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{delete, get, post};
+use axum::{Extension, Router};
 
-use crate::api::generate;
 use crate::app::App;
 use crate::error::{ApiError, ErrorFormat};
 use crate::response::{anthropic, openai};
-use crate::{auth, error, metrics, request_id};
+use crate::{auth, error, metrics, openapi, request_id};
+use status::OpenApiDocument;
+pub use table::ROUTES;
 
 /// The error format of each API, by the path of its routes.
 const ERROR_FORMATS: &[ErrorFormat] = &[
@@ -34,39 +35,13 @@ const ERROR_FORMATS: &[ErrorFormat] = &[
 
 /// The router of all routes.
 pub fn router(app: Arc<App>) -> Router {
-    Router::new()
-        .route("/v1/chat/completions", post(generate::<chat::ChatApi>))
-        .route("/v1/completions", post(generate::<completions::CompletionsApi>))
-        .route("/v1/messages", post(generate::<messages::MessagesApi>))
-        .route("/v1/messages/count_tokens", post(messages::count_tokens))
-        .route("/v1/responses", post(generate::<responses::ResponsesApi>))
-        .route("/v1/responses/{id}", get(responses::get).delete(responses::delete))
-        .route("/v1/responses/{id}/cancel", post(responses::cancel))
-        .route("/v1/responses/{id}/input_items", get(responses::input_items))
-        .route("/v1/stream", get(stream::connect))
-        .route("/v1/audio/transcriptions", post(audio::transcriptions))
-        .route("/v1/audio/translations", post(audio::translations))
-        .route("/v1/models", get(models::list))
-        .route("/v1/models/{*id}", get(models::one))
-        .route("/v1/load_lora_adapter", post(adapters::load))
-        .route("/v1/unload_lora_adapter", post(adapters::unload))
-        .route("/v1/requests", get(requests::list))
-        .route("/v1/requests/{id}", delete(requests::cancel))
-        .route("/v1/sessions", get(sessions::list))
-        .route("/v1/sessions/{id}", delete(sessions::delete))
-        .route("/v1/cache/stats", get(sessions::cache_stats))
-        .route("/v1/status", get(status::status))
-        .route("/tokenize", post(tokenize::tokenize))
-        .route("/detokenize", post(tokenize::detokenize))
-        .route("/health", get(status::health))
-        .route("/ready", get(status::ready))
-        .route("/openapi.json", get(status::openapi))
-        .route("/version", get(status::version))
-        .route("/", get(status::version))
-        .route("/api/hello", get(status::version))
-        .route("/metrics", get(status::metrics))
+    let document = OpenApiDocument(Arc::new(openapi::document(ROUTES)));
+    ROUTES
+        .iter()
+        .fold(Router::new(), |router, route| router.route(route.path, (route.handler)()))
         .method_not_allowed_fallback(wrong_method)
         .fallback(no_route)
+        .layer(Extension(document))
         .layer(from_fn_with_state(app.keys.clone(), auth::layer))
         .layer(from_fn_with_state(ERROR_FORMATS, error::render))
         .layer(from_fn(metrics::layer))

@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
+use axum::{Extension, Json};
 use omnibus_engine::{Health, Stats};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::error::ApiError;
 use crate::metrics::scrape;
-use crate::openapi;
 
 /// 200 while the engine steps or is idle, else 503.
 pub async fn health(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
@@ -38,9 +37,13 @@ pub async fn ready(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError>
     Ok(Json(json!({"status": "ready"})))
 }
 
+/// The document of `/openapi.json`, made once.
+#[derive(Clone)]
+pub struct OpenApiDocument(pub Arc<Value>);
+
 /// The routes as an OpenAPI document.
-pub async fn openapi() -> Json<Value> {
-    Json(openapi::document())
+pub async fn openapi(Extension(document): Extension<OpenApiDocument>) -> Json<Value> {
+    Json(Value::clone(&document.0))
 }
 
 /// The server's name and version.

@@ -1,0 +1,146 @@
+//! Every route: a method of a path, what it takes and gives, and its handler.
+//!
+//! Invariant: the router, `/openapi.json` and docs/api.md are made of these rows.
+
+use axum::routing;
+
+use super::{
+    adapters, audio, chat, completions, messages, models, requests, responses, sessions, status, stream,
+    tokenize,
+};
+use crate::api::generate;
+use crate::openapi::{Body, Operation, Reply, Unknown, delete, get, post};
+use crate::wire;
+
+/// The routes. Rows of one path are neighbours.
+pub const ROUTES: &[Operation] = &[
+    post(
+        "/v1/chat/completions",
+        "OpenAI's chat completions",
+        Body::Fields {
+            tables: &[wire::chat::FIELDS, wire::generation::FIELDS, wire::structured::FIELDS],
+            required: &["messages"],
+            unknown: Unknown::Refused,
+        },
+        || routing::post(generate::<chat::ChatApi>),
+    )
+    .replies(Reply::Stream),
+    post(
+        "/v1/completions",
+        "OpenAI's text completions",
+        Body::Fields {
+            tables: &[wire::completions::FIELDS, wire::generation::FIELDS, wire::structured::FIELDS],
+            required: &["prompt"],
+            unknown: Unknown::Refused,
+        },
+        || routing::post(generate::<completions::CompletionsApi>),
+    )
+    .replies(Reply::Stream),
+    post(
+        "/v1/messages",
+        "Anthropic's messages",
+        Body::Fields {
+            tables: &[wire::anthropic::FIELDS],
+            required: &["messages", "max_tokens"],
+            unknown: Unknown::Tolerated,
+        },
+        || routing::post(generate::<messages::MessagesApi>),
+    )
+    .replies(Reply::Stream),
+    post(
+        "/v1/messages/count_tokens",
+        "Counts the tokens of Anthropic's messages",
+        Body::Fields {
+            tables: &[wire::anthropic::FIELDS],
+            required: &["messages"],
+            unknown: Unknown::Tolerated,
+        },
+        || routing::post(messages::count_tokens),
+    ),
+    post(
+        "/v1/responses",
+        "OpenAI's Responses API",
+        Body::Fields {
+            tables: &[wire::responses::FIELDS],
+            required: &["input"],
+            unknown: Unknown::Tolerated,
+        },
+        || routing::post(generate::<responses::ResponsesApi>),
+    )
+    .replies(Reply::Stream),
+    get("/v1/responses/{id}", "A stored response", || routing::get(responses::get)).replies(Reply::Stream),
+    delete("/v1/responses/{id}", "Removes a stored response", || routing::delete(responses::delete)),
+    post("/v1/responses/{id}/cancel", "Cancels a response in the background", Body::None, || {
+        routing::post(responses::cancel)
+    }),
+    get("/v1/responses/{id}/input_items", "The conversation up to a stored response", || {
+        routing::get(responses::input_items)
+    }),
+    get("/v1/stream", "Many chat completions on one WebSocket", || routing::get(stream::connect))
+        .replies(Reply::Upgrade),
+    post(
+        "/v1/audio/transcriptions",
+        "Writes down what is spoken in a recording",
+        Body::Form(wire::transcription::FIELDS),
+        || routing::post(audio::transcriptions),
+    )
+    .replies(Reply::Transcript),
+    post(
+        "/v1/audio/translations",
+        "Writes down what is spoken in a recording, in English",
+        Body::Form(wire::transcription::FIELDS),
+        || routing::post(audio::translations),
+    )
+    .replies(Reply::Transcript),
+    get("/v1/models", "The served models", || routing::get(models::list)),
+    get("/v1/models/{*id}", "One served model", || routing::get(models::one)),
+    post(
+        "/v1/load_lora_adapter",
+        "Loads an adapter; with --allow-runtime-lora-updating",
+        Body::Fields {
+            tables: &[wire::adapters::LOAD],
+            required: &["lora_name", "lora_path"],
+            unknown: Unknown::Refused,
+        },
+        || routing::post(adapters::load),
+    ),
+    post(
+        "/v1/unload_lora_adapter",
+        "Unloads an adapter; with --allow-runtime-lora-updating",
+        Body::Fields {
+            tables: &[wire::adapters::UNLOAD],
+            required: &["lora_name"],
+            unknown: Unknown::Refused,
+        },
+        || routing::post(adapters::unload),
+    ),
+    get("/v1/requests", "Queued and running requests", || routing::get(requests::list)),
+    delete("/v1/requests/{id}", "Cancels a request", || routing::delete(requests::cancel)),
+    get("/v1/sessions", "Conversations whose blocks are pinned", || routing::get(sessions::list)),
+    delete("/v1/sessions/{id}", "Drops a session", || routing::delete(sessions::delete)),
+    get("/v1/cache/stats", "Hits and misses of the prefix cache", || routing::get(sessions::cache_stats)),
+    get("/v1/status", "Statistics and state", || routing::get(status::status)),
+    post(
+        "/tokenize",
+        "Tokenizes a text or a conversation",
+        Body::Fields { tables: &[wire::tokenize::FIELDS], required: &[], unknown: Unknown::Refused },
+        || routing::post(tokenize::tokenize),
+    ),
+    post(
+        "/detokenize",
+        "The text of tokens",
+        Body::Fields {
+            tables: &[wire::tokenize::DETOKENIZE],
+            required: &["tokens"],
+            unknown: Unknown::Refused,
+        },
+        || routing::post(tokenize::detokenize),
+    ),
+    get("/health", "200 while the engine steps or is idle", || routing::get(status::health)),
+    get("/ready", "200 while requests are accepted", || routing::get(status::ready)),
+    get("/openapi.json", "This document", || routing::get(status::openapi)),
+    get("/version", "The server's name and version", || routing::get(status::version)),
+    get("/", "The server's name and version", || routing::get(status::version)),
+    get("/api/hello", "The server's name and version", || routing::get(status::version)),
+    get("/metrics", "Metrics for Prometheus", || routing::get(status::metrics)).replies(Reply::Text),
+];
