@@ -1,4 +1,5 @@
-//! Mutated model folders: each loads, or fails with one line; none panics.
+//! Mutated model folders: each loads, or fails with one line; none panics. In a test process of its own, because the
+//! panic hook that counts is the process'.
 //!
 //! `OMNIBUS_FUZZ_MODELS` sets how many, `OMNIBUS_FUZZ_FIRST` the first case. A case that ends the process leaves its
 //! folder behind.

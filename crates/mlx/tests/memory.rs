@@ -1,6 +1,16 @@
-//! Writes that reuse their buffer, seen by address and by peak memory. One test: the counters are the process'.
+//! Writes that reuse their buffer, seen by address and by peak memory. In a test process of its own, one test at a time,
+//! because the counters are the process'.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use mlx::cpu::{AttentionMetadata, PagedAttention, Projected};
 use mlx::{Array, Dtype, Result, memory};
+
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // A failed test poisons the lock; the next one can run.
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 const ROWS: i32 = 1024;
 const WIDTH: i32 = 512;
@@ -36,6 +46,7 @@ const WRITES: [(&str, Write); 6] = [
 
 #[test]
 fn a_write_reuses_the_buffer_unless_it_is_shared() -> Result<()> {
+    let _alone = alone();
     for (name, write) in WRITES {
         let mut a = cache()?;
         let bytes = a.nbytes();
@@ -68,5 +79,69 @@ fn a_write_reuses_the_buffer_unless_it_is_shared() -> Result<()> {
     assert_eq!((memory::memory_limit(), memory::set_memory_limit(before)?), (1 << 40, 1 << 40));
     memory::clear_cache();
     assert_eq!(memory::cache_memory(), 0);
+    Ok(())
+}
+
+#[test]
+fn pools_stay_where_they_are_while_steps_overlap() -> Result<()> {
+    let _alone = alone();
+    let (blocks, size, heads, dim) = (512, 32, 4, 64);
+    let pool = || -> Result<Array> {
+        let pool = Array::zeros(&[blocks, size, heads, dim], Dtype::F32)?.contiguous()?;
+        // What `zeros` gives has no memory of its own yet.
+        let pool = pool + 0.0;
+        pool.eval()?;
+        Ok(pool)
+    };
+    let (mut k_pool, mut v_pool) = (pool()?, pool()?);
+    let bytes = k_pool.nbytes();
+    let home = (k_pool.buffer_address(), v_pool.buffer_address());
+    let (segments, tables) =
+        (|p| Array::from_slice(&[0, 1, p, 0, 0], &[1, 5]), Array::from_slice(&[3], &[1])?);
+    let mut x = mlx::random::normal(&[1, 3 * heads * dim], Dtype::F32, 1.0, &mlx::random::key(1)?)?;
+    mlx::synchronize()?;
+    memory::reset_peak_memory();
+    let before = memory::peak_memory().max(memory::active_memory());
+    let mut launched = Vec::new();
+    for step in 0..20 {
+        let position = Array::from_slice(&[step], &[1])?;
+        let attended = PagedAttention {
+            qkv: &x,
+            projected: Projected::QueriesKeysValues,
+            heads,
+            kv_heads: heads,
+            head_dim: dim,
+            q_norm: None,
+            k_norm: None,
+            v_norm: None,
+            positions: &position,
+            rope: None,
+            scale: 0.125,
+            softcap: None,
+            window: None,
+            sink_tokens: 0,
+            sinks: None,
+            k_pool,
+            v_pool,
+            packing: None,
+            metadata: AttentionMetadata {
+                slots: &Array::from_slice(&[3 * size + step], &[1])?,
+                segments: &segments(step)?,
+                tables: &tables,
+                ends: None,
+            },
+        }
+        .run()?;
+        (k_pool, v_pool) = (attended.k_pool, attended.v_pool);
+        x = mlx::concatenate(&[&attended.out, &attended.out, &attended.out], 1)?;
+        // The next step is built and launched while this one runs.
+        mlx::async_eval([&x])?;
+        launched.push(attended.out);
+    }
+    mlx::eval([&x, &k_pool, &v_pool])?;
+    assert_eq!((k_pool.buffer_address(), v_pool.buffer_address()), home);
+    let grown = memory::peak_memory().saturating_sub(before);
+    assert!(grown < bytes / 4, "peak memory grew by {grown} bytes; a pool has {bytes}");
+    assert!(launched.iter().all(|out| out.to_vec::<f32>().is_ok_and(|v| v.iter().all(|v| v.is_finite()))));
     Ok(())
 }

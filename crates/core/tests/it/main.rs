@@ -1,0 +1,17 @@
+//! Integration tests, in one program: it is linked once, and its tests share the cores.
+
+mod burst;
+mod cache;
+mod classes;
+mod cost;
+mod draft_tokens;
+#[path = "../../../../tests/environment.rs"]
+mod environment;
+mod forced_tokens;
+mod goals;
+mod pace;
+mod plans;
+mod spans;
+mod swap;
+mod turns;
+mod worlds;

@@ -1,0 +1,17 @@
+//! Integration tests of engines that may run beside each other. Tests of process-wide counters are in `../alone`.
+
+mod bench;
+mod bounded;
+#[path = "../common/mod.rs"]
+mod common;
+mod disk;
+#[path = "../../../../tests/environment.rs"]
+mod environment;
+mod hostile_grammars;
+mod logits_processors;
+mod prompt_files;
+mod recurrent;
+mod schemas;
+mod serving;
+mod structured;
+mod warm_up;

@@ -1,0 +1,13 @@
+//! Integration tests, in one program: it is linked once, and its tests share the cores.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod common;
+mod cpu;
+#[path = "../../../../tests/environment.rs"]
+mod environment;
+mod errors;
+mod evaluation;
+mod group;
+mod threads;
+mod values;
