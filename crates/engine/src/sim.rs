@@ -25,6 +25,7 @@ pub fn simulate(settings: &Settings, machine: &Machine, arrivals: &[Arrival]) ->
         max_sequences: settings.max_num_seqs,
         max_step_tokens: settings.step_tokens(),
         max_queue: settings.max_queue.max(1),
+        max_offline_queue: settings.max_queue.max(1),
         max_context: blocks * settings.block_size,
         max_span_tokens: blocks * settings.block_size,
         schedule: settings.schedule,

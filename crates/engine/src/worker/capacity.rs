@@ -128,6 +128,7 @@ impl Capacity {
             max_sequences: settings.max_num_seqs,
             max_step_tokens: settings.step_tokens(),
             max_queue: settings.max_queue.max(1),
+            max_offline_queue: settings.max_queue.max(1),
             max_context: self.max_context,
             max_span_tokens: span_tokens(model.blueprint(), self.max_context),
             schedule: settings.schedule,

@@ -295,7 +295,9 @@ const FRAGMENTS: &str = "{% %} {%- -%} {{ }} {{- -}} {# #} for in if else elif e
 
 /// Random templates of each kind.
 fn cases() -> u32 {
-    crate::environment::variable("OMNIBUS_FUZZ_TEMPLATES").and_then(|count| count.parse().ok()).unwrap_or(2_000)
+    crate::environment::variable("OMNIBUS_FUZZ_TEMPLATES")
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(2_000)
 }
 
 proptest! {
