@@ -211,7 +211,7 @@ impl CostModel {
         self.usual(load) * (1.0 + self.drift)
     }
 
-    /// The same, without drift.
+    /// Expected microseconds of a step of this load, without drift.
     fn usual(&self, load: &StepLoad) -> f64 {
         if load.prefill_tokens > 0.0 {
             self.prefill.at(load.prefill_tokens, load.prefill_context) + self.beside(load)

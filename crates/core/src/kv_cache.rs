@@ -113,12 +113,13 @@ impl KvCacheManager {
         self.longest_cache_hit_with(&hashes[..most.min(hashes.len())], |_, _| false)
     }
 
-    /// The same, if every state had a checkpoint.
+    /// The longest cache hit of these hashes, in blocks, at most `most`, if every state had a checkpoint.
     pub(crate) fn longest_hit_without_states(&self, hashes: &[BlockHash], most: usize) -> usize {
         self.longest_cache_hit_with(&hashes[..most.min(hashes.len())], |group, _| self.is_state(group))
     }
 
-    /// The same, if nothing but blocks of full groups were needed. Zero without a full group.
+    /// The longest cache hit of these hashes, in blocks, if only blocks of full groups were needed. Zero without a full
+    /// group.
     pub(crate) fn longest_hit_in_full_groups(&self, hashes: &[BlockHash], most: usize) -> usize {
         let groups = self.coordinator.groups();
         if !groups.iter().any(|group| group.kind.is_full()) {
@@ -133,7 +134,8 @@ impl KvCacheManager {
         self.longest_usable_hit_with(cache, most, |_, _| false)
     }
 
-    /// The same, if the blocks that `elsewhere` has (by group and hash) were cached, too.
+    /// The longest usable cache hit of a sequence, in blocks, if the blocks that `elsewhere` has (by group and hash)
+    /// were also cached.
     pub(crate) fn longest_usable_hit_with(
         &self,
         cache: &SequenceCache,
@@ -145,7 +147,7 @@ impl KvCacheManager {
         longest
     }
 
-    /// The same: all possible lengths, ascending.
+    /// All lengths of usable cache hits of a sequence, in blocks, ascending.
     pub(crate) fn usable_hits_with(
         &self,
         cache: &SequenceCache,
@@ -426,7 +428,7 @@ impl KvCacheManager {
         }
     }
 
-    /// The same for the end of a sequence: the last, partial block, too, if it is worth a copy and not cached yet.
+    /// Caches the last, partial block of a sequence that ends, if it is worth a copy and not cached yet.
     pub(crate) fn cache_tail(&mut self, cache: &mut SequenceCache, tokens: &[Token]) {
         if !self.shares {
             return;

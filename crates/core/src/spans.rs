@@ -10,8 +10,8 @@ use std::ops::Range;
 pub(crate) struct Spans(Vec<Range<usize>>);
 
 impl Spans {
-    /// Those of [`crate::Request::spans`]; ones of a single position bind nothing. Panics unless they are ascending, apart,
-    /// and in the prompt.
+    /// Spans as [`crate::Request::spans`] has them; ones of a single position bind nothing. Panics unless they are
+    /// ascending, apart, and in the prompt.
     pub(crate) fn new(spans: &[Range<usize>], prompt: usize) -> Self {
         let ends = std::iter::once(0).chain(spans.iter().map(|span| span.end));
         let apart = ends.zip(spans).all(|(before, span)| before <= span.start && span.start <= span.end);

@@ -13,7 +13,7 @@ pub struct GroupStats {
     pub used: usize,
     /// Cached blocks without references. They are evicted when no free block is left.
     pub cached: usize,
-    /// Those of `cached` that a session pins. They are evicted last.
+    /// Blocks among `cached` that a session pins. They are evicted last.
     pub pinned: usize,
     /// All blocks.
     pub total: usize,
@@ -112,7 +112,7 @@ pub struct Stats {
     pub admissions_total: u64,
     /// Preempted sequences.
     pub preemptions_total: u64,
-    /// Those of them that were swapped.
+    /// Preempted sequences that were swapped.
     pub swap_preemptions_total: u64,
     /// Sequences that changed from prefill to decode.
     #[serde(rename = "handovers_total")]

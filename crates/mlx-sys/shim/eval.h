@@ -8,7 +8,7 @@ namespace mlx_shim {
 
 void eval(const Arrays& v);
 void async_eval(const Arrays& v);
-// The same values, which exist only once `on` is computed; memory is shared.
+// The values of `v`, which exist only once `on` is computed; memory is shared.
 ArraysPtr depends(const Arrays& v, const Arrays& on);
 // Waits for the calling thread's default streams, of the CPU and of the GPU.
 void synchronize();

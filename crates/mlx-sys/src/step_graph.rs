@@ -39,7 +39,7 @@ mod ffi {
     #[derive(Debug)]
     #[repr(u8)]
     enum Leaves {
-        /// Those that are named.
+        /// Only evaluated arrays that are named.
         Named,
         /// All: the computation is made again for the same inputs only.
         Any,

@@ -45,7 +45,7 @@ impl Coordinator {
         &self.groups
     }
 
-    /// The same, to change them.
+    /// Each group, to change it.
     pub(super) fn groups_mut(&mut self) -> &mut [GroupCache] {
         &mut self.groups
     }

@@ -98,7 +98,7 @@ struct Line<'a> {
     is_left: Vec<bool>,
 }
 
-/// Those of a line behind a place in it.
+/// Sequences of a line after a place in it.
 struct Behind<'l, 'a> {
     line: &'l mut Line<'a>,
     first: usize,

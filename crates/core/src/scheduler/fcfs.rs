@@ -15,7 +15,7 @@ pub(super) fn fill(builder: &mut PlanBuilder<'_>) {
     fill_up_to(builder, SequenceId(u64::MAX));
 }
 
-/// The same, for queued sequences that are no younger than `last`.
+/// Plans sequences, oldest first, as [`fill`] does; only queued ones that are no younger than `last` are admitted.
 pub(super) fn fill_up_to(builder: &mut PlanBuilder<'_>, last: SequenceId) {
     let mut runners = builder.runners();
     let mut queue = builder.queue().take_while(|next| next.id() <= last).peekable();

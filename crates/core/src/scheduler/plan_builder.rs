@@ -113,7 +113,7 @@ impl<'a> PlanBuilder<'a> {
         waiting.filter(move |id| expired.binary_search(id).is_err()).map(|id| &scheduler.sequences[id])
     }
 
-    /// The same, by rank.
+    /// Sequences that wait and are not held, by rank.
     pub(super) fn queue_by_rank(&self) -> impl Iterator<Item = &'a Sequence> + use<'a> {
         let (scheduler, expired) = (self.scheduler, self.plan.expire.clone());
         let waiting = scheduler.sequences.waiting().by_rank().map(|rank| rank.id);

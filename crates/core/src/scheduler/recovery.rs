@@ -10,7 +10,7 @@ use crate::{SequenceId, StepLimits};
 
 /// Good steps before limits are doubled, without recent failures.
 const BACKOFF_MIN: u32 = 8;
-/// The same after any number of failures.
+/// Good steps before limits are doubled, after any number of failures.
 const BACKOFF_MAX: u32 = 4096;
 
 /// Limits and suspects after failed steps.

@@ -46,7 +46,7 @@ impl Sequences {
         self.by_id.get(&id).map(|sequence| &**sequence)
     }
 
-    /// The same, to change it. Its phase, hold, tenant, rank and deadline are changed by the other methods only.
+    /// The sequence, to change it. Its phase, hold, tenant, rank and deadline are changed by the other methods only.
     pub(super) fn get_mut(&mut self, id: SequenceId) -> Option<&mut Sequence> {
         self.by_id.get_mut(&id).map(|sequence| &mut **sequence)
     }

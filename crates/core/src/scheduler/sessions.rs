@@ -22,7 +22,7 @@ pub(super) struct Sessions {
     by_id: BTreeMap<u128, Session>,
     /// All sessions, by last use.
     by_use: BTreeSet<(Tick, u128)>,
-    /// Those of them without a live sequence.
+    /// Sessions without a live sequence, by last use.
     idle: BTreeSet<(Tick, u128)>,
     /// Live sequences of each session, even if it was dropped meanwhile.
     live: BTreeMap<u128, usize>,
@@ -87,7 +87,7 @@ impl Sessions {
         self.by_id.values().flat_map(|session| &session.branches).flat_map(|branch| &branch.pins)
     }
 
-    /// Those that have not ended.
+    /// Sessions that have not ended.
     pub(super) fn list(&self, now: Tick, kv_cache: &KvCacheManager) -> Vec<SessionInfo> {
         let alive = self.by_id.iter().filter(|(id, session)| {
             self.live.contains_key(*id) || session.last_used.saturating_add(self.ttl) > now

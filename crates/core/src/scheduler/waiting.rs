@@ -18,11 +18,11 @@ use crate::{Class, SequenceId};
 pub(super) struct WaitingQueue {
     /// All waiting sequences, held ones included, oldest first.
     ids: BTreeSet<SequenceId>,
-    /// Those that may be planned, oldest first.
+    /// Waiting sequences that may be planned, oldest first.
     ready: BTreeSet<SequenceId>,
-    /// Those that may be planned, by rank.
+    /// Waiting sequences that may be planned, by rank.
     ranks: BTreeSet<Rank>,
-    /// Those that may not, by rank.
+    /// Waiting sequences that are held, by rank.
     held: BTreeSet<Rank>,
     tenants: BTreeMap<u64, Tenant>,
     /// For each tenant with a sequence that may be planned: when its first one has its turn.
@@ -108,12 +108,12 @@ impl WaitingQueue {
         self.ids.iter()
     }
 
-    /// Those that may be planned, oldest first.
+    /// Waiting sequences that may be planned, oldest first.
     pub(super) fn ready(&self) -> impl Iterator<Item = SequenceId> + use<'_> {
         self.ready.iter().copied()
     }
 
-    /// Those that may be planned, by rank.
+    /// Waiting sequences that may be planned, by rank.
     pub(super) fn by_rank(&self) -> impl Iterator<Item = Rank> + use<'_> {
         self.ranks.iter().copied()
     }

@@ -21,7 +21,8 @@ pub enum Machine {
     Curves {
         /// Streams, and tokens a second of all of them, of steps that only decode. Ascending, at least one.
         decode: Vec<(u64, f64)>,
-        /// The same of prefill, by prompts. Where a step does both, it takes as long as both.
+        /// Prompts, and tokens a second of all of them, of steps that only prefill. A step that does both takes as long
+        /// as both.
         prefill: Vec<(u64, f64)>,
     },
 }

@@ -17,9 +17,9 @@ pub enum Workload {
     /// One tenant sends nine of ten requests, all at once; the others come one by one, from tenants of
     /// their own. Lengths as in `Sharegpt`.
     Flood,
-    /// The same lengths, in bursts: ten requests within a tenth of a second, then a pause that keeps the rate.
+    /// Lengths as in `Sharegpt`, in bursts: ten requests within a tenth of a second, then a pause that keeps the rate.
     Bursts,
-    /// The same lengths, and one in fifty prompts has 100,000 tokens.
+    /// Lengths as in `Sharegpt`, and one in fifty prompts has 100,000 tokens.
     Long,
 }
 

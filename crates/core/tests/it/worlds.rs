@@ -57,7 +57,8 @@ fn seed_513717_holds_its_invariants() {
     run(&Scenario::adversarial(513_717));
 }
 
-/// The same where the first in line was waiting to be admitted.
+/// The first in line waited to be admitted and for a block of one group, and a younger one took the last block of
+/// another.
 #[test]
 fn seed_635676_holds_its_invariants() {
     run(&Scenario::adversarial(635_676));

@@ -48,7 +48,7 @@ pub(super) trait Simd: Copy + Send + Sync + 'static {
     unsafe fn min(a: Self::F, b: Self::F) -> Self::F;
     /// `a * b + c`, rounded once where the machine can.
     unsafe fn fma(a: Self::F, b: Self::F, c: Self::F) -> Self::F;
-    /// The same for one value.
+    /// `a * b + c` of one value, rounded once where the machine can.
     fn fma1(a: f32, b: f32, c: f32) -> f32;
     /// To the nearest integer, for magnitudes below 2^22.
     unsafe fn round(v: Self::F) -> Self::F;
