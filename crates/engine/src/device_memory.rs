@@ -12,8 +12,8 @@ use crate::memory_plan::MemoryLimit;
 const HEADROOM_SHARE: f64 = 0.05;
 /// Upper bound of the headroom on a CPU.
 const HEADROOM_BYTES_MAX: u64 = 2 << 30;
-/// The same share on a GPU, without a bound: the libraries' workspaces and compiled kernels are there, too, and what does
-/// not fit fails instead of being paged out.
+/// Share of the limit for what is not counted, on a GPU. It has no bound: workspaces of libraries and compiled kernels
+/// are in it, and what does not fit fails instead of being paged out.
 const GPU_HEADROOM_SHARE: f64 = 0.08;
 /// How many times more intermediate results CUDA has than a CPU. Measured on an H200 with steps of 8,192 rows: 3 to 5.
 const CUDA_SCRATCH: u64 = 3;

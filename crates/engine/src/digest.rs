@@ -24,9 +24,9 @@ pub(crate) mod tests {
 
     /// The 20 bytes that give tenant `key-1`, as its salt, the FNV-1a number of tenant `key-2` without a salt.
     const SALT: &str = "\0\u{1}\0\n\u{3}\u{16}\u{6}\0\0\t\u{16}\u{3}\u{5}\u{19}\r\t{\u{3}\0\u{3}";
-    /// The same for a session name of tenant `key-1` and session `talk` of tenant `key-2`.
+    /// The 20 bytes that give tenant `key-1` and a session name the FNV-1a number of session `talk` of tenant `key-2`.
     const SESSION: &str = "\0\u{f}\u{2}\u{3}\n\t\u{6}\0\u{1}\u{e}\n\u{5}\u{1}}\u{16}\u{4};\u{8}\u{f}\u{c}";
-    /// The same for a tenant's name and tenant `key-2`.
+    /// The 20 bytes that give a tenant's name the FNV-1a number of tenant `key-2`.
     const TENANT: &str =
         "\0\0\u{f}\u{5}\r\u{17}\0\u{8}\0\u{5}\u{e}\u{7}\u{1f}\u{5}\u{4}\u{1a}\u{2}\u{3}\u{b}9";
 

@@ -75,7 +75,7 @@ struct Shared {
 /// How many bytes blocks have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BlockSizes {
-    /// Those of a layer group this many.
+    /// Blocks of a layer group have this many bytes.
     OfGroups(Vec<usize>),
     /// Any number, as their files say.
     Any,

@@ -15,7 +15,7 @@ pub enum Event {
     Started {
         /// Tokens of the prompt.
         prompt_tokens: usize,
-        /// Of those, tokens whose keys and values were cached.
+        /// Tokens of the prompt whose keys and values were cached.
         cached_tokens: usize,
     },
     /// More tokens of the prompt, when their log-probabilities were requested: all of them, in order and
@@ -125,11 +125,11 @@ pub enum StopMatch {
 pub struct Usage {
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Of those, tokens whose keys and values were cached.
+    /// Tokens of the prompt whose keys and values were cached.
     pub cached_tokens: usize,
     /// Tokens generated, the one that stopped it included.
     pub completion_tokens: usize,
-    /// Of those, tokens of the reasoning.
+    /// Generated tokens that belong to the reasoning.
     pub reasoning_tokens: usize,
     /// Media of the prompt.
     pub media: MediaUsage,

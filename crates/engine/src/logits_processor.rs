@@ -34,7 +34,7 @@ impl<F: Fn(SequenceTokens<'_>, &mut [f32]) + Send + Sync> LogitsProcessor for F 
 pub struct LogitsProcessors(BTreeMap<String, Arc<dyn LogitsProcessor>>);
 
 impl LogitsProcessors {
-    /// The same with another one, in place of one of that name.
+    /// Adds a processor, in place of one of that name.
     pub fn with(mut self, name: impl Into<String>, processor: impl LogitsProcessor + 'static) -> Self {
         self.0.insert(name.into(), Arc::new(processor));
         self

@@ -270,7 +270,7 @@ impl EncoderPixels {
         Self(Arc::new(Shared { content: content.into(), _reserved: None }))
     }
 
-    /// The same within a budget; `None` if it is spent.
+    /// Encoder input of this content within a budget; `None` if it is spent.
     pub(crate) fn within(self, budget: &ByteBudget) -> Option<Self> {
         let reserved = budget.reserve(self.bytes())?;
         let content = match Arc::try_unwrap(self.0) {

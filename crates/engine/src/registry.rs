@@ -188,7 +188,7 @@ impl Registry {
         self.active.values().filter_map(|request| request.job.as_ref())
     }
 
-    /// The same, to be changed.
+    /// The jobs that the engine has not ended, by id, to be changed.
     pub(crate) fn jobs_mut(&mut self) -> impl Iterator<Item = &mut JournaledJob> {
         self.active.values_mut().filter_map(|request| request.job.as_mut())
     }

@@ -263,7 +263,7 @@ pub struct Sampling {
     pub frequency_penalty: f32,
     /// Added to the logits of these tokens.
     pub logit_bias: BTreeMap<u32, f32>,
-    /// The same seed gives the same text, whatever else runs. `None` chooses a fresh seed.
+    /// A seed always gives one text, whatever else runs. `None` chooses a fresh seed.
     pub seed: Option<u64>,
     /// Names of [`LogitsProcessors`](crate::LogitsProcessors), which change the logits first, in this order.
     pub processors: Vec<String>,

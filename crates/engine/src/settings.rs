@@ -96,7 +96,8 @@ pub struct Settings {
 
 /// Tokens of a step on a CPU, unless a setting says otherwise.
 const CPU_STEP_TOKENS: usize = 512;
-/// The same on a GPU. An H200 takes 22 ms for 2048 tokens of a 0.6B model in steps of 512, and 11 ms in one step.
+/// Tokens of a step on a GPU, unless a setting says otherwise. An H200 takes 22 ms for 2048 tokens of a 0.6B model in
+/// steps of 512, and 11 ms in one step.
 const GPU_STEP_TOKENS: usize = 2048;
 
 impl Settings {
@@ -105,7 +106,7 @@ impl Settings {
         self.max_num_batched_tokens.unwrap_or(CPU_STEP_TOKENS)
     }
 
-    /// The same settings with what is left to the device decided: tokens of a step.
+    /// These settings with what is left to the device decided: tokens of a step.
     pub(crate) fn on(&self, device: mlx::device::Device) -> Self {
         let default = match device {
             mlx::device::Device::Cpu => CPU_STEP_TOKENS,

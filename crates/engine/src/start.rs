@@ -21,7 +21,7 @@ pub fn start(models: Vec<ModelSource>, settings: Settings) -> Result<Handle, Sta
     start_with(models, settings, LogitsProcessors::default())
 }
 
-/// The same, with code that requests may name to change their logits.
+/// Starts the engine in this process, with code that requests may name to change their logits.
 pub fn start_with(
     models: Vec<ModelSource>,
     settings: Settings,

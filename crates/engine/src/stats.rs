@@ -55,7 +55,7 @@ pub struct Stats {
     pub finished_total: u64,
     /// Seconds the loop spent planning steps, building their graphs and taking in results: the host's share.
     pub host_seconds_total: f64,
-    /// Of those, seconds in the scheduler: planning, allocating, committing.
+    /// Seconds of `host_seconds_total` in the scheduler: planning, allocating, committing.
     pub plan_seconds_total: f64,
     /// Seconds it spent dispatching graphs to MLX. On the CPU this includes most of the computation.
     pub dispatch_seconds_total: f64,
@@ -133,7 +133,7 @@ pub struct GrammarStats {
     pub sequences: u64,
     /// Requests whose grammar was compiled or found in the cache.
     pub compiled_total: u64,
-    /// Those of them that were found in the cache.
+    /// Requests whose grammar was found in the cache.
     pub cache_hits_total: u64,
     /// Requests that were refused because of their grammar.
     pub refused_total: u64,
@@ -168,9 +168,9 @@ pub struct MediaStats {
     pub encode_seconds_total: f64,
     /// Pictures of admitted prompts that were in the cached prefix, and needed no features.
     pub prefix_hits_total: u64,
-    /// Those whose features were in memory.
+    /// Images of admitted prompts whose features were in memory.
     pub feature_hits_total: u64,
-    /// Those whose features were on disk.
+    /// Images of admitted prompts whose features were on disk.
     pub disk_hits_total: u64,
     /// Pictures that were encoded for the first time since the engine started.
     pub cold_misses_total: u64,

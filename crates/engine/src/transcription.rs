@@ -48,7 +48,7 @@ pub struct Transcription {
 pub enum SpeechTask {
     /// What is spoken.
     Transcribe,
-    /// The same in English.
+    /// What is spoken, in English.
     Translate,
 }
 
@@ -57,7 +57,7 @@ pub enum SpeechTask {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum SpeechTimes {
-    /// Those of windows will do.
+    /// Times of windows are enough.
     Optional,
     /// Segments.
     OfSegments { field: &'static str },
@@ -85,7 +85,7 @@ pub struct SpeechSegment {
     pub window_s: f64,
     /// In seconds from the beginning of the sound.
     pub start_s: f64,
-    /// The same.
+    /// End, in seconds from the beginning of the recording.
     pub end_s: f64,
     /// With the space that the model writes before it.
     pub text: String,
@@ -104,7 +104,7 @@ pub struct SpeechWord {
     pub text: String,
     /// In seconds from the beginning of the sound.
     pub start_s: f64,
-    /// The same.
+    /// End, in seconds from the beginning of the recording.
     pub end_s: f64,
 }
 

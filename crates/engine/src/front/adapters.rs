@@ -54,7 +54,7 @@ impl Retired {
 }
 
 impl ServedAdapters {
-    /// Those that were loaded with the engine.
+    /// The adapters that were loaded with the engine.
     pub(super) fn new(loaded: Vec<NamedAdapter>) -> Self {
         let new = Self::default();
         for NamedAdapter { name, path, loaded } in loaded {

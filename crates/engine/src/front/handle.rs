@@ -135,7 +135,7 @@ impl Handle {
         self.submit_checked(request, place)
     }
 
-    /// The same for a request that has a place in the queue.
+    /// Submits a request that has a place in the queue.
     pub(crate) fn submit_admitted(&self, request: Request, place: Admission) -> Result<EventStream, Failure> {
         self.submit_checked(self.checked(request)?, place)
     }

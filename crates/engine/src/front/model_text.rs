@@ -111,7 +111,7 @@ impl ModelText {
         OutputText::new(Arc::clone(&self.tokenizer), parser, request)
     }
 
-    /// The same for a loaded model. Every prompt continues the tokens of its prompt cache file.
+    /// The text side of a loaded model. Every prompt continues the tokens of its prompt cache file.
     pub(crate) fn for_loaded(self, ready: &Ready) -> Self {
         let media = self.media.and_then(|media| media.for_loaded(ready));
         Self { prefix: ready.prefix.clone(), media, ..self }

@@ -41,7 +41,7 @@ enum PromptLogprobs {
     NotRequested,
     /// None yet. The first token, which has none, is sent with the start.
     Pending { first: u32 },
-    /// Those of this many tokens.
+    /// Log-probabilities of this many tokens were sent.
     Sent(usize),
 }
 

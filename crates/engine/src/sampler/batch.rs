@@ -73,7 +73,7 @@ struct Group {
     kind: Kind,
     /// Which rows of the step.
     rows: Vec<usize>,
-    /// The same as an array; `None` if it is all rows.
+    /// `rows` as an array; `None` if it is all rows.
     indices: Option<Array>,
     seeds: Vec<u64>,
     temperature: Array,

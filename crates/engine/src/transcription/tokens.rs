@@ -40,7 +40,7 @@ pub(crate) struct SpeechTokens {
 }
 
 impl SpeechTokens {
-    /// Those of a model that writes down speech; `None` for others.
+    /// Special tokens of a model that transcribes speech; `None` for other models.
     pub(crate) fn read(source: &Source, tokenizer: &Tokenizer) -> Option<Self> {
         let config = source.json("config.json").ok()?;
         if config.get("model_type").and_then(Value::as_str) != Some("whisper") {

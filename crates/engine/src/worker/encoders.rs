@@ -7,14 +7,14 @@ use omnibus_model::{KernelChoice, Kernels, Source, encoders};
 use crate::front::LargestMedia;
 use crate::media::{EncoderContent, EncoderPixels, PicturePixels, Spectrum, ViewPixels};
 
-/// Those that a model has.
+/// The encoders that a model has.
 pub(super) struct Encoders {
     pictures: Option<Encoder>,
     audio: Option<AudioEncoder>,
 }
 
 impl Encoders {
-    /// Those whose features the text side of the model takes and whose weights its checkpoint has.
+    /// Loads the encoders whose features the text side of the model takes and whose weights its checkpoint has.
     pub(super) fn load(source: &Source, kernels: Kernels) -> Self {
         let pictures = Encoder::load(source, kernels).unwrap_or_else(|error| {
             tracing::warn!(%error, "the model is served without pictures");

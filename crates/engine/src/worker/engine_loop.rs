@@ -113,7 +113,7 @@ struct InFlightStep {
     plan: PlanId,
     /// Sequences that are sampled, in order, and their draft tokens. Each has one row more than draft tokens.
     samples: Vec<(SequenceId, Vec<u32>)>,
-    /// Those of them whose token is known by now: they were forced.
+    /// Sampled sequences whose token is known by now, because it was forced.
     superseded: BTreeSet<SequenceId>,
     tokens: usize,
     sampling: StepSampling,

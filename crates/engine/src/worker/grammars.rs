@@ -40,8 +40,8 @@ pub(super) struct Grammars {
     /// Jobs whose grammar is being compiled.
     waiting: BTreeMap<JobId, WaitingJob>,
     sequences: BTreeMap<SequenceId, Slot>,
-    /// Those that took a token since masks were started last. Sequences of one grammar share its lexer, so masks are started
-    /// when all tokens of a step are taken: else taking one would wait for the mask of another.
+    /// Matchers that took a token since masks were started last. Sequences of one grammar share its lexer, so masks are
+    /// started when all tokens of a step are taken: else taking one would wait for the mask of another.
     accepted: Vec<(SequenceId, Box<Matcher>)>,
     stats: GrammarStats,
 }

@@ -30,7 +30,7 @@ use pending_reads::PendingReads;
 const BATCH_BLOCKS: usize = 16;
 /// Most bytes of those, unless one block has more: the loop itself copies them.
 const BATCH_BYTES: usize = 8 << 20;
-/// The same while the loop is idle: a request that comes meanwhile waits for them.
+/// Most bytes copied out at once while the loop is idle: a request that arrives meanwhile waits for them.
 const IDLE_BATCH_BYTES: usize = 2 << 20;
 /// Iterations after which blocks are copied out even while sequences run.
 const ITERATIONS_MAX: usize = 16;

@@ -27,7 +27,7 @@ pub(crate) struct LargestMedia {
 }
 
 impl LargestMedia {
-    /// Those of a model's processors.
+    /// The largest media that a model's processors make.
     pub(crate) fn of(source: &Source) -> Self {
         MediaReader::read(source, None, 0).map_or_else(Self::default, |reader| Self {
             patches: reader.pictures.as_ref().map_or(0, patches),

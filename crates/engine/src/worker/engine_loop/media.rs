@@ -130,7 +130,7 @@ impl EngineLoop {
     pub(super) fn advance_encoding(&mut self) -> mlx::Result<()> {
         self.awaits_pixels = None;
         let Some(sequence) = self.scheduler.next_encoding() else { return Ok(()) };
-        // Those that are held themselves cannot make room.
+        // Sequences that are held themselves cannot make room.
         let scheduler = &self.scheduler;
         let waits_for = |id: &SequenceId| *id != sequence && !scheduler.is_held(*id);
         let others_have = self.jobs.iter().any(|(id, active)| active.keeps_features && waits_for(id));
