@@ -109,7 +109,7 @@ impl CrossStates {
         of_layer.ok_or_else(|| mlx::Error::new("keys and values of each layer of cross attention"))
     }
 
-    /// Those of several pictures, one after the other.
+    /// Prefixes of several pictures, one after the other.
     pub fn joined(several: &[&Self]) -> mlx::Result<Self> {
         if let [one] = several {
             return Ok((*one).clone());

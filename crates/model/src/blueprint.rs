@@ -91,7 +91,7 @@ impl Blueprint {
         self.stored_layers().iter().map(|layer| layer.number + 1).max().unwrap_or(0)
     }
 
-    /// The same with layers numbered in another way; `number` gives the number of the layer at an index.
+    /// This blueprint with layers numbered in another way; `number` gives the number of the layer at an index.
     pub fn numbered(mut self, number: impl Fn(usize) -> usize) -> Self {
         self.layers.iter_mut().enumerate().for_each(|(index, layer)| layer.number = number(index));
         self
@@ -314,7 +314,7 @@ impl LayerSpec {
         Self { mlp: Some(mlp.into()), norm_placement, ..Self::mixer_alone(Absent, norm, name) }
     }
 
-    /// The same with its norms elsewhere.
+    /// This layer with its norms elsewhere.
     pub fn with_norms(self, norm_placement: NormPlacement) -> Self {
         Self { norm_placement, ..self }
     }
@@ -427,7 +427,7 @@ pub enum NormPlacement {
     Post { mixer: &'static str, mlp: &'static str },
     /// `x += norm(m(norm(x))); x += norm(f(norm(x)))` (Gemma 2 and 3); each pair is before, after
     Sandwich { mixer: [&'static str; 2], mlp: [&'static str; 2] },
-    /// The same with an MLP that norms what it reads itself: `x += norm(m(norm(x))); x += norm(f(x))`
+    /// `x += norm(m(norm(x))); x += norm(f(x))`, where the MLP norms what it reads itself
     OpenSandwich { mixer: [&'static str; 2], mlp: &'static str },
 }
 

@@ -202,7 +202,7 @@ impl<'a> Config<'a> {
         Self { fields, absent: None, prefix: String::new(), read: Rc::default(), passed: Rc::default() }
     }
 
-    /// The same where absent fields have these values.
+    /// This config where absent fields have these values.
     pub(crate) fn with_absent(self, absent: &'static Map<String, Value>) -> Self {
         Self { absent: Some(absent), ..self }
     }

@@ -37,7 +37,7 @@ use writer::Shards;
 pub enum Packing {
     /// They stay as they are: floats, or packed.
     AsStored,
-    /// Those that are floats are packed.
+    /// Weights that are floats are packed.
     Quantize {
         /// Unless the recipe or the architecture says otherwise.
         choice: QuantizationChoice,

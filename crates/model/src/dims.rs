@@ -67,12 +67,12 @@ impl Dims {
         Self::read_as(cfg, &DimFields::LLAMA)
     }
 
-    /// The same with a head of its own unless the config says otherwise.
+    /// Reads the dimensions; the head is not tied unless the config says otherwise.
     pub fn read_untied(cfg: &Config) -> Result<Self, ConfigError> {
         Self::read_untied_as(cfg, &DimFields::LLAMA)
     }
 
-    /// The same under other names.
+    /// Reads the dimensions under other names; the head is not tied unless the config says otherwise.
     pub fn read_untied_as(cfg: &Config, fields: &DimFields) -> Result<Self, ConfigError> {
         let tied = cfg.or("tie_word_embeddings", false)?;
         Ok(Self { head: if tied { Head::Tied } else { Head::Own }, ..Self::read_as(cfg, fields)? })
@@ -97,7 +97,7 @@ impl Dims {
         })
     }
 
-    /// The same with layer norms, with or without a bias, in place of RMS norms.
+    /// These dimensions with layer norms, with or without a bias, in place of RMS norms.
     pub fn with_layer_norm(self, eps: f32, bias: bool) -> Self {
         Self { norm: Norm::Layer { eps, bias }, ..self }
     }
@@ -132,7 +132,7 @@ impl GatedMlp {
         })
     }
 
-    /// The same with a bias on all projections.
+    /// This MLP with a bias on all projections.
     pub fn with_bias(self, bias: bool) -> Self {
         Self { bias, ..self }
     }
@@ -174,14 +174,14 @@ impl Blueprint {
 }
 
 impl Blueprint {
-    /// The same layer throughout.
+    /// A network whose layers are all alike.
     pub fn uniform(dims: &Dims, layer: LayerSpec) -> Self {
         Self::new(dims, vec![layer; dims.layers])
     }
 }
 
 impl Attention {
-    /// The same with a bias on all projections.
+    /// This attention with a bias on all projections.
     pub fn with_bias(self, bias: bool) -> Self {
         Self { qkv_bias: bias, out_bias: bias, ..self }
     }

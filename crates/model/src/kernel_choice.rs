@@ -40,12 +40,12 @@ impl KernelChoice {
         !self.off.contains(&kernel)
     }
 
-    /// Those that are not used.
+    /// Kernels that are not used.
     pub fn off(&self) -> &[GpuKernel] {
         &self.off
     }
 
-    /// The same without this one.
+    /// This choice without one kernel.
     #[must_use]
     pub fn without(mut self, kernel: GpuKernel) -> Self {
         if self.uses(kernel) {

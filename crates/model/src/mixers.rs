@@ -160,7 +160,7 @@ impl Mixer {
         }
     }
 
-    /// The same, to be changed.
+    /// Attentions in it, to be changed.
     pub(crate) fn attentions_mut(&mut self) -> Vec<&mut Attention> {
         match self {
             Self::Attention(spec)

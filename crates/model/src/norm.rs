@@ -6,11 +6,11 @@
 pub enum Norm {
     /// `x / √(mean(x²) + eps) · weight`. Gemma stores `weight − 1`; a rewrite adds it back.
     Rms { eps: f32 },
-    /// The same without a weight.
+    /// `x / √(mean(x²) + eps)`: an RMS norm without a weight.
     RmsUnweighted { eps: f32 },
     /// `(x − mean(x)) / √(variance(x) + eps) · weight`, and `+ bias` if it has one.
     Layer { eps: f32, bias: bool },
-    /// The same without weight and bias.
+    /// `(x − mean(x)) / √(variance(x) + eps)`: a layer norm without weight and bias.
     LayerUnweighted { eps: f32 },
     /// The unweighted one of `x · weight` (Muse Spark).
     ScaledRms { eps: f32 },

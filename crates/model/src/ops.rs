@@ -45,7 +45,7 @@ pub enum Kernels {
     Mlx,
     /// Our CPU primitives, beside MLX's operations. Activations are float32.
     Cpu,
-    /// The same, with activations rounded to 8 bits in products with quantized weights.
+    /// Our CPU primitives, with activations rounded to 8 bits in products with quantized weights.
     CpuInt8,
     /// Our GPU kernels, beside MLX's operations.
     Gpu,
@@ -73,7 +73,7 @@ impl Kernels {
         self == Self::Gpu && is_cuda && environment::kernels().is_none()
     }
 
-    /// The same with activations in 8 bits, where products exist for that.
+    /// These kernels with activations in 8 bits, where products exist for that.
     pub fn with_int8_activations(self) -> Self {
         match self {
             Self::Cpu | Self::CpuInt8 => Self::CpuInt8,
@@ -109,7 +109,7 @@ pub(crate) struct LayerContext<'a> {
 }
 
 impl<'a> LayerContext<'a> {
-    /// The same from the layer's cache number `part` on.
+    /// This layer from its cache number `part` on.
     pub(crate) fn part(&mut self, part: usize) -> LayerContext<'_> {
         LayerContext { ctx: self.ctx, index: self.index + part, cache: self.cache }
     }
@@ -119,7 +119,7 @@ impl<'a> LayerContext<'a> {
         self.cache.pools.get(self.index).map(|pool| pool.layer).ok_or_else(poisoned)
     }
 
-    /// The same with the caches of another layer, by its index in the blueprint.
+    /// This pass with the caches of another layer, by its index in the blueprint.
     pub(crate) fn of_layer(self, layer: usize) -> mlx::Result<LayerContext<'a>> {
         let index = self.cache.pools.iter().position(|pool| pool.layer == layer);
         Ok(LayerContext { index: index.ok_or_else(poisoned)?, ..self })

@@ -13,7 +13,7 @@ use crate::Pattern;
 pub enum WeightRewrite {
     /// Discards tensors no module reads: rotary tables, a tied head.
     Drop { tensors: Pattern },
-    /// The same in checkpoints that have another tensor.
+    /// Discards tensors in checkpoints that have another tensor.
     DropBeside { tensors: Pattern, other: Pattern },
     /// Discards layers after so many: those that predict further tokens.
     DropLayersFrom { layers: usize },
@@ -29,7 +29,7 @@ pub enum WeightRewrite {
     TakeInputs { tensors: Pattern, inputs: Vec<usize> },
     /// Matrices that were stored `[in, out]`, perhaps of each expert.
     Transposed { tensors: Pattern },
-    /// The same numbers in another shape.
+    /// Numbers that are kept in order, in another shape.
     Reshape { tensors: Pattern, shape: Vec<usize> },
     /// Joins the tensors that differ only in `#` along a new leading axis.
     StackExperts { from: Pattern, to: Pattern, experts: usize },
@@ -66,8 +66,8 @@ pub enum WeightRewrite {
 pub enum When {
     /// All.
     Always,
-    /// Those published with such a tensor: converted ones already carry the result.
+    /// Checkpoints published with such a tensor: converted ones already carry the result.
     Published(Pattern),
-    /// Those with such a tensor whose last axis has another length.
+    /// Checkpoints with such a tensor whose last axis has another length.
     LastAxisIsNot(Pattern, i32),
 }

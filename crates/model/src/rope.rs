@@ -182,7 +182,7 @@ impl Rope {
         Ok(Self { scaling, ..Self::new(dims, base) })
     }
 
-    /// The same with neighbours as pairs.
+    /// This rotation with neighbours as pairs.
     pub fn interleaved(self) -> Self {
         Self { pairs: RotaryPairing::Interleaved, ..self }
     }
@@ -365,7 +365,7 @@ impl Scaling {
         })
     }
 
-    /// The same, but rotated elements keep their length.
+    /// This scaling, but rotated elements keep their length.
     pub fn without_magnitude(self) -> Self {
         match self {
             Self::Yarn { factor, fast, slow, trained, .. } => {

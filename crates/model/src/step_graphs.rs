@@ -80,7 +80,7 @@ impl StepGraphs {
             Some(Some(_)) | None => {}
         }
         if graphs.len() >= GRAPHS_MAX || graphs.contains_key(&shape) {
-            // Those of pools that are gone are useless, too.
+            // Graphs of pools that are gone are useless, too.
             graphs.clear();
         }
         drop(graphs);

@@ -40,7 +40,7 @@ impl AdaptedWeight {
         Ok(Self { ops, layer, adapters: Rc::clone(adapters) })
     }
 
-    /// The same with another weight, of these modules.
+    /// This weight's modules and operations with another weight and parts.
     fn with(&self, weight: Weight, parts: Vec<Part>) -> mlx::Result<Self> {
         Self::of(self.ops.clone(), weight, &self.adapters, parts)
     }
@@ -55,12 +55,12 @@ impl AdaptedWeight {
         &self.layer.weight
     }
 
-    /// The same weight, which no adapter may change.
+    /// This weight without adapters: none may change it.
     pub(crate) fn without_adapters(&self) -> mlx::Result<Self> {
         self.with(self.weight().clone(), Vec::new())
     }
 
-    /// The same weight with only these outputs, in this order, `[n]` i32.
+    /// This weight with only these outputs, in this order, `[n]` i32.
     pub(crate) fn take_rows(&self, rows: &Array) -> mlx::Result<Self> {
         let taken = self.weight().take_rows(rows)?;
         let outputs = taken.outputs()?;

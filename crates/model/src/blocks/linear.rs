@@ -36,17 +36,17 @@ impl Linear {
         Self { weight, bias, rotation: None, limits: None }
     }
 
-    /// The same within ranges.
+    /// This layer within ranges.
     pub(crate) fn limited(self, limits: Option<Limits>) -> Self {
         Self { limits, ..self }
     }
 
-    /// The same layer, which no adapter may change: its rows are not those of the pass.
+    /// This layer without adapters: none may change it, because its rows are not those of the pass.
     pub(crate) fn without_adapters(self) -> mlx::Result<Self> {
         Ok(Self { weight: self.weight.without_adapters()?, ..self })
     }
 
-    /// The same for weights that were rotated. No adapter may change them: it would read other inputs than they do.
+    /// This layer for weights that were rotated. No adapter may change them: it would read other inputs than they do.
     pub(crate) fn rotated(self, rotation: Option<HadamardRotation>) -> mlx::Result<Self> {
         match rotation {
             Some(_) => Ok(Self { rotation, ..self.without_adapters()? }),
@@ -75,7 +75,7 @@ impl Linear {
         self.weight.weight().arrays().into_iter().chain(&self.bias).chain(signs).chain(limits).collect()
     }
 
-    /// The same layer with only these outputs, in this order. `rows`: `[n]` i32, each below the outputs' number.
+    /// This layer with only these outputs, in this order. `rows`: `[n]` i32, each below the outputs' number.
     pub(crate) fn take_rows(self, rows: &Array) -> mlx::Result<Self> {
         let bias = self.bias.as_ref().map(|bias| bias.take(rows, 0)).transpose()?;
         Ok(Self { weight: self.weight.take_rows(rows)?, bias, ..self })

@@ -64,7 +64,7 @@ impl Module {
         self.choice.map_or(elements, |choice| elements * 32 / choice.bits as u64)
     }
 
-    /// The same with floats.
+    /// This weight with floats.
     pub(super) fn into_floats(self) -> mlx::Result<Self> {
         let (Some(choice), Tensors { weight, scales: Some(scales), biases }) =
             (self.choice, self.tensors.clone())

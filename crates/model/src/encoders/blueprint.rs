@@ -255,7 +255,7 @@ pub struct EncoderAttention {
     pub windowed: bool,
     /// RMS norm of each head's queries and keys, with this epsilon.
     pub qk_norm: Option<f32>,
-    /// The same of values, without a weight.
+    /// RMS norm of each head's values without a weight, with this epsilon.
     pub value_norm: Option<f32>,
     /// Scores are multiplied by this before the softmax, if not by `1/√head_dim`.
     pub scale: Option<f32>,
@@ -305,11 +305,12 @@ pub enum PatchPairs {
 pub enum RotaryAxes {
     /// The first half by the row and the second by the column, both with the same frequencies (Qwen2-VL).
     SameFrequencies,
-    /// The same, with the frequencies of even pairs for rows and those of odd pairs for columns (Pixtral).
+    /// The first half by the row and the second by the column, with the frequencies of even pairs for rows and those of
+    /// odd pairs for columns (Pixtral).
     AlternateFrequencies,
     /// The first half by the column and the second by the row, both with the same frequencies (Gemma 4).
     ColumnsFirst,
-    /// The same, counted from 1; a class token is at 0 (Llama 4).
+    /// The first half by the column and the second by the row, counted from 1; a class token is at 0 (Llama 4).
     ColumnsFirstFromOne,
     /// Even pairs by the column and odd ones by the row, with the same frequencies (MoonViT).
     InTurn,

@@ -113,7 +113,8 @@ impl Connector {
         self.forward_as(rows, grid, &Layout::Views)
     }
 
-    /// The same where `layout` says which rows a pool has.
+    /// `[count · rows · columns, hidden]` → `[features of all views, width]`, where `layout` says which rows a pool
+    /// has.
     pub(super) fn forward_as(&self, rows: &Array, mut grid: Grid, layout: &Layout) -> mlx::Result<Array> {
         let mut x = rows.clone();
         for step in &self.steps {

@@ -152,8 +152,8 @@ impl Encoder {
         self.encode_in_stages(input).map(|(features, _)| features)
     }
 
-    /// The same, with what attention and the MLP of each layer make of each view, in order: evaluated one after the other,
-    /// they divide the work into parts.
+    /// The features of one picture, with what attention and the MLP of each layer make of each view, in order:
+    /// evaluated one after the other, they divide the work into parts.
     pub fn encode_in_stages(&self, input: &EncoderInput) -> mlx::Result<(Features, Vec<Array>)> {
         let mut stages = Vec::with_capacity(input.views.len() * self.layers.len());
         let of_views = input.views.iter().map(|view| match &self.tiles {

@@ -27,7 +27,7 @@ impl EncoderBlueprint {
 }
 
 impl AudioBlueprint {
-    /// The same of a window of so many frames.
+    /// Scratch memory of the encoder for a window of so many frames, in bytes.
     pub fn scratch_bytes(&self, frames: usize, element: usize) -> u64 {
         let of_layer = |layer: &AudioLayer| match layer {
             AudioLayer::Transformer(layer) => row_elements(layer, self.hidden),

@@ -16,9 +16,9 @@ pub enum Layout {
     /// They follow one another.
     #[default]
     Views,
-    /// Those of the first view, then those of a canvas that the other views are tiles of.
+    /// The features of the first view come first, then those of a canvas that the other views are tiles of.
     Canvas(Canvas),
-    /// Those of each view, resized to so many rows and columns: frames of a video (LLaVA-OneVision).
+    /// Each view is resized to so many rows and columns: frames of a video (LLaVA-OneVision).
     Frames([usize; 2]),
     /// They are encoded together, and the first `count` of them are the picture's (Llama 3.2 Vision).
     Tiles {
@@ -83,7 +83,7 @@ impl Grid {
         self.count * self.view()
     }
 
-    /// The same with squares of patches as one. Squares at the end may be incomplete.
+    /// This grid with squares of patches as one. Squares at the end may be incomplete.
     pub fn merged(&self, side: usize) -> Self {
         let merged = |patches: usize| patches.div_ceil(side.max(1));
         Self { rows: merged(self.rows), columns: merged(self.columns), ..*self }

@@ -32,7 +32,7 @@ pub(super) fn groups(lengths: impl IntoIterator<Item = usize>) -> Vec<Group> {
 /// Which rows attend to which.
 #[derive(Clone, Copy)]
 enum Attends<'a> {
-    /// Those of a group to each other.
+    /// Rows of a group attend to each other.
     In(&'a [Group]),
     /// The first ones to all, the others to the first ones.
     Filled(i32),
@@ -99,7 +99,7 @@ impl LayerBlock {
         self.forward_as(x, Attends::In(groups), angles, stages)
     }
 
-    /// The same where all rows attend to each other, but those behind the first `real` only to these.
+    /// The layer where all rows attend to each other, but those after the first `real` only to these.
     pub(super) fn forward_filled(
         &self,
         x: &Array,

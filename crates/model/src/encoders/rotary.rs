@@ -75,7 +75,7 @@ impl Rotary2d {
 }
 
 impl Angles {
-    /// The same with rows in another order.
+    /// These angles with rows in another order.
     pub(super) fn take(&self, order: &Array) -> mlx::Result<Self> {
         Ok(Self { cos: self.cos.take(order, 0)?, sin: self.sin.take(order, 0)?, pairs: self.pairs })
     }

@@ -60,7 +60,7 @@ pub(super) fn per_layer<T: Field + Clone>(
     Err(ConfigError::Inconsistent { rules: vec![rule] })
 }
 
-/// The same of a field that the config must have.
+/// An entry of each layer, from a field that the config must have.
 pub(super) fn each_layer<T: Field + Clone>(
     cfg: &Config,
     field: &str,
@@ -69,7 +69,7 @@ pub(super) fn each_layer<T: Field + Clone>(
     per_layer(cfg, field, layers)?.ok_or_else(|| missing(field))
 }
 
-/// The same with an entry for all where the field is absent.
+/// An entry of each layer, with an entry for all where the field is absent.
 pub(super) fn per_layer_or<T: Field + Clone>(
     cfg: &Config,
     field: &str,
@@ -123,7 +123,7 @@ pub(super) fn rope_by_kind(cfg: &Config, head_dim: usize) -> Result<[Rope; 2], C
     rope_by_kind_if_any(cfg, [head_dim; 2])?.ok_or_else(|| missing("rope_parameters.full_attention"))
 }
 
-/// The same for heads of two widths, if the config has them by kind.
+/// Rotations by kind of layer, for heads of two widths, if the config has them by kind.
 pub(super) fn rope_by_kind_if_any(
     cfg: &Config,
     [full, sliding]: [usize; 2],

@@ -9,7 +9,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     read_with(cfg, Activation::Gelu)
 }
 
-/// The same as the text model of PaliGemma, with the activation that it was trained with.
+/// Gemma as the text model of PaliGemma, with the activation that it was trained with.
 pub(super) fn read_below_encoder(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let act = cfg.choice_opt("hidden_activation", Activation::CHOICES)?;
     read_with(cfg, act.unwrap_or(Activation::GeluTanh))

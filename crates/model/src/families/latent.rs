@@ -45,7 +45,7 @@ pub(super) fn split_latent(spec: &LatentAttention) -> WeightRewrite {
     split_latent_at("model.layers.*.self_attn", spec)
 }
 
-/// The same of attention at another place.
+/// Splits the projection from latents to keys and values of attention at another place.
 pub(super) fn split_latent_at(at: &str, spec: &LatentAttention) -> WeightRewrite {
     WeightRewrite::SplitLatent {
         from: format!("{at}.kv_b_proj.weight").into(),

@@ -39,7 +39,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     Ok(Blueprint { rewrites: rewrites.concat(), ..Blueprint::new(&dims, layers).numbered(|index| index / 2) })
 }
 
-/// The same with embeddings of the last tokens together.
+/// LongCat Flash with embeddings of the last tokens together.
 pub(super) fn read_ngram(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let mut blueprint = read(cfg)?;
     let (neighbors, tables): (usize, usize) = (cfg.or("emb_neighbor_num", 4)?, cfg.or("emb_split_num", 4)?);

@@ -39,7 +39,7 @@ pub(super) fn split_qkv(from: &str, spec: &Attention) -> WeightRewrite {
     split(from, &[("q_proj", q), ("k_proj", k), ("v_proj", v)])
 }
 
-/// The same with a gate of each element of the output behind the values.
+/// One projection to queries, keys, values and then a gate of each element of the output, apart.
 pub(super) fn split_qkv_and_gate(from: &str, spec: &Attention) -> WeightRewrite {
     let (q, k, v) =
         (spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim, spec.kv_heads * spec.v_head_dim);
@@ -159,7 +159,7 @@ pub(super) fn turned_experts(width: usize) -> Vec<WeightRewrite> {
     [turned.to_vec(), joined_experts(width)].concat()
 }
 
-/// The same, each `[experts, out, in]`.
+/// Experts published as one tensor for gates and ups and one for downs, each `[experts, out, in]`.
 pub(super) fn joined_experts(width: usize) -> Vec<WeightRewrite> {
     let named = tensors_of_layers([
         ("mlp.experts.gate_up_proj", "mlp.switch_mlp.gate_up_proj.weight"),
@@ -206,7 +206,7 @@ pub(super) fn depthwise_to_mlx(tensors: &str) -> WeightRewrite {
     WeightRewrite::Transpose { tensors: tensors.into(), order: [0, 2, 1], unless_last: 1 }
 }
 
-/// The same for those of queries, keys and values in delta attention.
+/// Depthwise convolutions of queries, keys and values in delta attention, from the published shape to MLX's.
 pub(super) fn delta_convs() -> Vec<WeightRewrite> {
     ["q", "k", "v"].map(|part| depthwise_to_mlx(&format!("**.{part}_conv1d.weight"))).into()
 }

@@ -94,7 +94,7 @@ pub(super) fn rope(cfg: &Config, dims: &Dims) -> Result<Position, ConfigError> {
     Ok(Position::Rope(Rope::read(cfg, dims.head_dim)?))
 }
 
-/// The same with neighbours as pairs.
+/// Rotation of whole heads with neighbours as pairs, as the config has it.
 pub(super) fn interleaved_rope(cfg: &Config, dims: &Dims) -> Result<Position, ConfigError> {
     Ok(Position::Rope(Rope::read(cfg, dims.head_dim)?.interleaved()))
 }

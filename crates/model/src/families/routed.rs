@@ -25,7 +25,7 @@ impl MoeFields {
         groups: "n_group",
         renormalize: "norm_topk_prob",
     };
-    /// The same with those of most others.
+    /// The names of most families but DeepSeek's.
     pub(super) const COUNTED: Self =
         Self { experts: "num_experts", shared: "num_shared_experts", ..Self::DEEPSEEK };
 }
@@ -76,7 +76,7 @@ pub(super) fn groups(cfg: &Config, experts: usize) -> Result<Option<RouteGroups>
     groups_of(cfg, experts, "n_group")
 }
 
-/// The same with another name for the number of groups.
+/// Groups of experts with another name for their number.
 pub(super) fn groups_of(
     cfg: &Config,
     experts: usize,

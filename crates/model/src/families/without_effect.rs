@@ -3,7 +3,7 @@
 /// Rows of model types, fields and the reason.
 const TABLE: &str = include_str!("without_effect.tsv");
 
-/// Those of a model type, in the config itself or in its `text_config`.
+/// Fields without effect of a model type, in the config itself or in its `text_config`.
 pub(super) fn fields(model_type: &str) -> impl Iterator<Item = &'static str> {
     let rows = TABLE.lines().filter_map(|row| row.split_once('\t'));
     let of_type = rows.filter(move |(types, _)| types.split(',').any(|name| name == model_type));

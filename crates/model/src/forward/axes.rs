@@ -6,7 +6,7 @@ use mlx::Array;
 
 /// Positions of all rows in time, height and width, for models whose pairs turn by these.
 pub(crate) struct AxisPositions {
-    /// Those in time, then in height, then in width, `[3 · T]`.
+    /// Positions in time, then in height, then in width, `[3 · T]`.
     pub(super) numbers: Vec<i32>,
     /// Whether each row is at its place in its sequence on all axes.
     are_places: Vec<bool>,

@@ -17,7 +17,7 @@ pub(crate) struct Gather {
     pub(crate) keys: i32,
     /// `true` where a row attends to a key, `[n, 1, rows, keys]`; `None` is causal.
     pub(crate) mask: Option<Array>,
-    /// The same where attention is bidirectional; `None` if no row sees a later key.
+    /// The mask where attention is bidirectional; `None` if no row sees a later key.
     bidirectional: Option<Array>,
     /// Positions of each segment's first row and first key; of a cache without sinks.
     starts: Vec<[i32; 2]>,
@@ -70,7 +70,7 @@ fn starts(segment: &Segment, table: &BlockTable, block_size: usize) -> [i32; 2] 
     [segment.context as i32, (table.freed_blocks * block_size) as i32]
 }
 
-/// Those of all rows: of rows that decode together, and of each chunk.
+/// Gathers of all rows: of rows that decode together, and of each chunk.
 pub(super) fn gathers(
     (segments, ends): (&[Segment], Option<&[i32]>),
     group: usize,
@@ -87,7 +87,7 @@ pub(super) fn gathers(
     Ok(gathers)
 }
 
-/// Those of chunks that are no [items](super::Items) of one row, which see what lies before them.
+/// Gathers of chunks that are no [items](super::Items) of one row, which see what lies before them.
 pub(super) fn chunk_gathers(segments: &[Segment], group: usize, cache: &KvCache) -> mlx::Result<Vec<Gather>> {
     let chunks = segments.iter().filter(|segment| ShortChunks::of_device().is_chunk(segment));
     chunks.map(|segment| gather_chunk((segment, None), group, cache)).collect()

@@ -34,7 +34,7 @@ pub(crate) struct StateMetadata {
 /// Runs in the device's memory.
 pub(crate) struct DeviceRuns {
     numbers: Numbers,
-    /// Those of sequences, then one for each row of padding.
+    /// Runs of sequences, then one for each row of padding.
     count: RunCount,
     /// Whether a sequence starts from a state, which the pass replaces.
     replaces: bool,

@@ -18,14 +18,14 @@ pub(super) enum CheckedWeights {
 }
 
 impl CheckedWeights {
-    /// Those that `doctor --kernels` shows.
+    /// The kinds of weights that `doctor --kernels` shows.
     pub(super) fn of_table() -> Vec<Self> {
         let affine = |bits| QuantizationChoice { group: 64, bits, mode: QuantMode::Affine };
         let float = QuantizationChoice { group: 32, bits: 4, mode: QuantMode::Mxfp4 };
         vec![Self::Packed(affine(4)), Self::Packed(affine(8)), Self::Packed(float), Self::Dense]
     }
 
-    /// Those that a checkpoint has and kernels take; floats are among them unless all are packed alike.
+    /// The kinds of weights that a checkpoint has and kernels take; floats are among them unless all are packed alike.
     pub(super) fn of(quantization: &Quantization) -> Vec<Self> {
         let by_path = quantization.by_path.values().map(Option::as_ref);
         let choices: BTreeSet<_> = by_path

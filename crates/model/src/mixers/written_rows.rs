@@ -41,7 +41,7 @@ impl<'a> WrittenRows<'a> {
         })
     }
 
-    /// Those that another layer, by its index in the blueprint, wrote to its cache number `part`.
+    /// Rows that another layer, by its index in the blueprint, wrote to its cache number `part`.
     pub(super) fn of_layer(
         spec: RowCache,
         layer: &mut LayerContext<'a>,

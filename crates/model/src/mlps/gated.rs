@@ -23,7 +23,7 @@ impl GatedMlp {
         Self { width, act, bias: false }
     }
 
-    /// The same activation at another width.
+    /// This activation at another width.
     pub fn with_width(self, width: usize) -> Self {
         Self { width, ..self }
     }

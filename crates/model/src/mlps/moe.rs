@@ -34,7 +34,7 @@ impl Moe {
         Self { experts, top_k, expert: expert.into(), router, shared: None, latent: None }
     }
 
-    /// The same beside an expert that computes every token.
+    /// These experts beside an expert that computes every token.
     pub fn with_shared(self, shared: SharedExpert) -> Self {
         Self { shared: Some(shared), ..self }
     }
@@ -95,7 +95,7 @@ impl Expert {
         }
     }
 
-    /// The same expert at another width, with another activation.
+    /// This expert at another width, with another activation.
     fn with(self, width: usize, act: Activation) -> Self {
         match self {
             Self::Gated(mlp) => Self::Gated(GatedMlp { width, act, ..mlp }),

@@ -91,7 +91,7 @@ impl Router {
         identities: 0,
         expert_scales: false,
     };
-    /// The same, divided by their sum over the chosen experts.
+    /// The probabilities among all experts, divided by their sum over the chosen experts.
     pub const SOFTMAX_RENORMALIZED: Self = Self { renormalize: true, ..Self::SOFTMAX };
     /// Sigmoids, chosen with a correction bias.
     pub const SIGMOID_CORRECTED: Self =

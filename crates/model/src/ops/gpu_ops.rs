@@ -34,7 +34,7 @@ use latent::Products;
 
 /// GPU kernels.
 pub(super) struct GpuKernels {
-    /// Those that are used.
+    /// The kernels that are used.
     pub(super) choice: Rc<RefCell<KernelChoice>>,
 }
 

@@ -330,7 +330,7 @@ operations! {
         fast::sdpa(q, k, v, scale, fast::Mask::None, None)
     }
 
-    /// The same values, as [`attend_all`](Self::attend_all) reads them fastest in pass after pass.
+    /// Lays values out as [`attend_all`](Self::attend_all) reads them fastest in pass after pass.
     fn lay_out_values(&self, values: &Array) -> Array {
         values.contiguous()
     }

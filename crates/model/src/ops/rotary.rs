@@ -44,7 +44,7 @@ impl Rotation {
         self.radians.iter().chain(&self.inverse).chain(&self.axes)
     }
 
-    /// The same rotation the other way round, where it does not depend on the sequence.
+    /// This rotation the other way round, where it does not depend on the sequence.
     pub(crate) fn reversed(&self) -> mlx::Result<Self> {
         let negative = |part: &Option<Array>| part.as_ref().map(Array::negative).transpose();
         let (radians, inverse) = (negative(&self.radians)?, negative(&self.inverse)?);
@@ -78,7 +78,7 @@ impl Rotation {
         Ok(rotated * Array::from_slice(&scale, &[head_dim as i32])?.astype(x.dtype()?)?)
     }
 
-    /// The same for the rows of a pass, by their positions in time, height and width where pairs turn by these.
+    /// Rotates the rows of a pass by their positions in time, height and width where pairs turn by these.
     pub(crate) fn apply_in(&self, x: &Array, ctx: &ForwardContext) -> mlx::Result<Array> {
         let plain = self.apply(x, ctx.positions()?, &ctx.lengths)?;
         let (Some(of_pairs), Some(radians), Some(axes)) = (&self.axes, &self.radians, &ctx.axes) else {

@@ -60,7 +60,7 @@ impl Weight {
         floats.astype(Dtype::F32)
     }
 
-    /// The same weight with only these rows of its first axis, in this order, `[n]` i32.
+    /// This weight with only these rows of its first axis, in this order, `[n]` i32.
     pub(crate) fn take_rows(&self, rows: &Array) -> mlx::Result<Self> {
         let take = |array: &Array| array.take(rows, 0);
         Ok(match self {

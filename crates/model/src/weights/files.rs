@@ -36,7 +36,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The same model with an adapter.
+    /// This model with an adapter.
     pub fn with_adapter(self, adapter: Option<&Path>) -> Self {
         match adapter {
             Some(adapter) => Self::Adapted { base: Box::new(self), adapter: adapter.to_owned() },

@@ -29,7 +29,7 @@ const OF_ACTIVATIONS: &[&str] = &[
     "input_scale_ub",
 ];
 
-/// The same weights as MLX stores them, with the packing of each module in `quantization`.
+/// Weights as MLX stores them, with the packing of each module in `quantization`.
 pub(crate) fn convert(weights: Weights, quantization: &mut Quantization) -> Result<Weights, LoadError> {
     let Some(format) = quantization.foreign.or_else(|| implied(&weights)) else { return Ok(weights) };
     let mut modules = Modules::new(weights, quantization);

@@ -250,7 +250,7 @@ impl Store {
         }
     }
 
-    /// The same for a tensor that may hold codes, which stay.
+    /// Casts a tensor that may hold codes, which stay.
     fn cast_float(&self, tensor: Array) -> Result<Array, LoadError> {
         if tensor.dtype()? == Dtype::U32 { Ok(tensor) } else { self.cast(tensor) }
     }
@@ -269,7 +269,7 @@ pub(crate) struct Published {
     pub(crate) quantization: Quantization,
     /// The dtype of the embedding, which a stage may not have itself.
     pub(crate) stored: Dtype,
-    /// Those that rewrites would have dropped.
+    /// Tensors that rewrites would have dropped.
     pub(crate) unread: Weights,
 }
 

@@ -26,7 +26,7 @@ fn blueprint(head_dim: usize) -> Blueprint {
     families::read(&config(head_dim, 3)).unwrap()
 }
 
-/// The same network with keys that are values, too, and a last layer that reads them.
+/// A network with keys that are also values, and a last layer that reads them.
 fn with_shared_keys(mut blueprint: Blueprint) -> Blueprint {
     let keys = [KeySource::Own, KeySource::OwnAsValues, KeySource::Layer(1)];
     for (layer, keys) in blueprint.layers.iter_mut().zip(keys) {

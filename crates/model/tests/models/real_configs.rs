@@ -46,7 +46,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("gte_qwen2_7b.json", "is_causal"),
 ];
 
-/// The same of encoders.
+/// Configs whose encoder is refused, and the field.
 const ENCODERS_REFUSED: &[(&str, &str)] = &[
     // A test file whose heads are wider than its stream.
     ("config_tiny_pixtral.json", "`head_dim` (88)"),

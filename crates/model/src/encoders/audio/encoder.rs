@@ -99,7 +99,8 @@ impl AudioEncoder {
         self.encode_in_stages(input).map(|(features, _)| features)
     }
 
-    /// The same, with what each layer makes: evaluated one after the other, they divide the work into parts.
+    /// The features of one window, with what each layer makes: evaluated one after the other, they divide the work into
+    /// parts.
     pub fn encode_in_stages(&self, input: &AudioInput) -> mlx::Result<(Features, Vec<Array>)> {
         let mut x = self.rows(input)?;
         let mut stages = Vec::with_capacity(self.layers.len());

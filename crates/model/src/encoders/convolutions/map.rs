@@ -32,7 +32,7 @@ impl Convolution {
         Ok(Self { groups, ..convolution })
     }
 
-    /// The same with the bias at this path.
+    /// This convolution with the bias at this path.
     pub(super) fn with_bias(self, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         Ok(Self { bias: Some(store.vector(&format!("{path}.bias"))?), ..self })
     }

@@ -53,7 +53,7 @@ pub(super) fn projector_act(cfg: &Config) -> Result<Activation, ConfigError> {
     Ok(cfg.choice_opt("projector_hidden_act", Activation::CHOICES)?.unwrap_or(Activation::Gelu))
 }
 
-/// The same layer so many times.
+/// One layer so many times.
 pub(super) fn layers(count: usize, layer: &EncoderLayer) -> Vec<EncoderLayer> {
     vec![layer.clone(); count]
 }

@@ -17,7 +17,7 @@ pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let tower = qwen2_vl::tower(&vision, hidden, (norm, mlp), vision.req("out_hidden_size")?)?;
     let positions: usize = vision.req("num_position_embeddings")?;
     let merger = qwen2_vl::merger(&tower, norm);
-    // Those of earlier layers norm what they have merged.
+    // Mergers of earlier layers norm what they have merged.
     let merger_of_layer = match merger.as_slice() {
         [norm, merge, linears @ ..] => [&[*merge, *norm], linears].concat(),
         _ => Vec::new(),

@@ -44,7 +44,7 @@ impl QkNorm {
         Self { over: NormOver::AllHeads, ..Self::per_head(eps) }
     }
 
-    /// The same norm after the rotation.
+    /// This norm after the rotation.
     pub fn after_rotation(self) -> Self {
         Self { at: NormAt::AfterRotation, ..self }
     }

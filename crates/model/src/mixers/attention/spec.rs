@@ -121,11 +121,11 @@ pub struct Temperature {
 pub enum Bidirectional {
     /// None.
     No,
-    /// Those of its own picture (Gemma 3).
+    /// Later positions of the query's own picture (Gemma 3).
     Pictures,
-    /// Those of all pictures of its prompt, but not those of text between them (Molmo 2).
+    /// Later positions of all pictures of the prompt, but not of text between them (Molmo 2).
     AllPictures,
-    /// Those of its prompt (PaliGemma).
+    /// Later positions of the prompt (PaliGemma).
     Prompts,
 }
 
@@ -136,7 +136,7 @@ pub enum AttentionSpan {
     Full,
     /// The last `n`, itself included.
     Window(usize),
-    /// Those in its own chunk of so many positions (Llama 4).
+    /// Keys in the query's own chunk of so many positions (Llama 4).
     Chunk(usize),
     /// The last `tokens`, itself included, and the first `sink_tokens` of the sequence. Source: arXiv 2309.17453.
     Sinks {

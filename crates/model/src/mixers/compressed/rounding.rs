@@ -26,7 +26,7 @@ pub(super) fn as_e4m3(x: &Array) -> mlx::Result<Array> {
     })
 }
 
-/// The same as E2M1 in blocks of `size`.
+/// `x` as E2M1 in blocks of `size`.
 pub(super) fn as_e2m1(x: &Array, size: i32, kind: BlockScale) -> mlx::Result<Array> {
     in_blocks(x, size, |blocks| {
         let scale = match kind {

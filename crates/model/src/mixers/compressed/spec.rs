@@ -84,7 +84,7 @@ pub enum Candidates {
     All,
     /// All; and the best `blocks` blocks of `size` entries are the candidates of later layers.
     Nominates { blocks: usize, size: usize },
-    /// Those that this layer nominated.
+    /// Blocks that this layer nominated.
     Of(usize),
 }
 

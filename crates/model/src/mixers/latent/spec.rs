@@ -44,9 +44,9 @@ pub struct LatentAttention {
 pub enum KeyReads {
     /// All that it sees.
     All,
-    /// Those that an indexer chooses; needs `query_dim`.
+    /// Keys that an indexer chooses; needs `query_dim`.
     Chosen(Indexer),
-    /// Those that the indexer of an earlier layer chose, by its index in the blueprint (GLM-5.2).
+    /// Keys that the indexer of an earlier layer chose, by its index in the blueprint (GLM-5.2).
     AsLayer(usize),
 }
 

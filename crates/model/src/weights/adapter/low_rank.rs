@@ -12,7 +12,7 @@ use crate::{LoadError, Quantization, WeightRewrite, Weights};
 pub(crate) struct LowRank {
     /// The module, by the blueprint's name.
     pub(crate) path: String,
-    /// The same by the adapter's.
+    /// The module, by the adapter's name.
     pub(crate) published: String,
     /// `[rank, in]`, or `[experts, rank, in]`.
     pub(crate) down: Array,

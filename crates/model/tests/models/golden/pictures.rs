@@ -58,7 +58,7 @@ pub struct PictureFixture {
     pub config: Map<String, Value>,
     /// Largest allowed distance, relative to the largest number.
     pub bound: f32,
-    /// The same of features.
+    /// Largest allowed distance of features, relative to the largest number.
     pub features_bound: f32,
     pub cases: Vec<String>,
     /// Tokens whose place features take.
@@ -77,7 +77,7 @@ impl PictureFixture {
         let name = directory.file_name().unwrap().to_string_lossy().into_owned();
         let file = directory.join("golden.safetensors");
         let mut golden: BTreeMap<String, Array> = mlx::io::load_safetensors(&file).unwrap();
-        // The same prompts and pictures, for other weights.
+        // A fixture may use the prompts and pictures of another one, for other weights.
         let beside = name.strip_suffix(".hf").map(|inputs| directory.with_file_name(inputs));
         let beside = beside.map(|directory| directory.join("golden.safetensors"));
         if let Some(file) = beside.filter(|file| file.is_file()) {

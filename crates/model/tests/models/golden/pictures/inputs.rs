@@ -22,7 +22,7 @@ impl PictureFixture {
         })
     }
 
-    /// The same of each picture.
+    /// Features of each of a case's pictures; `None` if they cannot be encoded.
     pub fn encoded_apart(&self, case: &str, encoder: &Encoder) -> Option<Vec<Features>> {
         let inputs = self.inputs(case, encoder.blueprint())?;
         Some(inputs.iter().map(|input| encoder.encode(input).unwrap()).collect())
