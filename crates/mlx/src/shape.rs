@@ -11,8 +11,8 @@ impl Array {
         Self::made("astype", [self], sys::astype(self.raw()?, dtype.code()))
     }
 
-    /// The same bits read as `dtype`. The last axis is scaled by the ratio of the element sizes; fails if
-    /// that is not whole.
+    /// Reads the bits as `dtype`. The last axis is scaled by the ratio of the element sizes; fails if that is not
+    /// whole.
     pub fn view(&self, dtype: Dtype) -> Result<Self> {
         if self.ndim() == 0 && self.dtype()?.size_of() != dtype.size_of() {
             return Err(Error::op("view", [self], format!("a scalar cannot be read as {dtype}")));
@@ -20,7 +20,7 @@ impl Array {
         Self::made("view", [self], sys::view(self.raw()?, dtype.code()))
     }
 
-    /// The same elements in row-major order with other axes. One dimension may be -1: what is left.
+    /// Keeps the elements in row-major order and changes the axes. One dimension may be -1: what is left.
     pub fn reshape(&self, shape: &[i32]) -> Result<Self> {
         if shape.iter().any(|dim| *dim < -1) {
             return Err(Error::op("reshape", [self], format!("a dimension of {shape:?} is below -1")));
@@ -69,7 +69,7 @@ impl Array {
         Self::made("broadcast_to", [self], sys::broadcast_to(self.raw()?, shape))
     }
 
-    /// The same values in one row-major block: a copy, unless they lie so already.
+    /// Puts the values in one row-major block: a copy, unless they lie so already.
     pub fn contiguous(&self) -> Result<Self> {
         Self::made("contiguous", [self], sys::contiguous(self.raw()?))
     }

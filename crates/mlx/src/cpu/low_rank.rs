@@ -8,7 +8,7 @@ use crate::{Array, Dtype, Result};
 /// Low-rank matrices of several adapters, or of each expert of several: `count` of them, chosen by rows.
 #[derive(Clone, Copy, Debug)]
 pub struct LowRank<'a> {
-    /// Those of all parts with an `up` one after the other, `[count, in, rank]`.
+    /// The first matrices of all parts with an `up`, one after the other, `[count, in, rank]`.
     pub down: &'a Array,
     /// Parts of the outputs in order: how many, and `[count, part's rank, outputs]` where something is added to them.
     pub parts: &'a [(i32, Option<&'a Array>)],

@@ -310,7 +310,7 @@ enum Way {
 const GROUPS_WANTED: i32 = 264;
 /// Threadgroup memory that a group of plain arithmetic takes at most, in floats; Metal has 8,192.
 const SHARED_FLOATS_MAX: i32 = 7_680;
-/// The same on CUDA, in bytes, where the launch gives none.
+/// Threadgroup memory that a group takes at most on CUDA, in bytes, where the launch gives none.
 const SHARED_BYTES_MAX: i32 = 47 << 10;
 
 impl PagedAttention {

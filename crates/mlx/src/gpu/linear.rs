@@ -49,7 +49,7 @@ pub struct FewRows {
 pub const FEW_ROWS_MAX: i32 = 64;
 /// Groups that keep a large GPU busy.
 const GROUPS_WANTED: i32 = 128;
-/// The same where a group stages its rows: two or three fit a multiprocessor.
+/// Groups that keep a large GPU busy where a group stages its rows: two or three fit a multiprocessor.
 const STAGED_GROUPS_WANTED: i32 = 304;
 /// The most where warpgroups multiply: one for each of an H200's multiprocessors.
 const WIDE_GROUPS_WANTED: i32 = 132;

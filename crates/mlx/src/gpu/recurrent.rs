@@ -60,9 +60,9 @@ pub struct CausalConv {
 /// Where in a row the channels begin that a convolution's inputs and results are multiplied with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvGates {
-    /// Those of the inputs.
+    /// First channel of the gates of the inputs.
     pub inputs: i32,
-    /// Those of the results.
+    /// First channel of the gates of the results.
     pub results: i32,
 }
 
@@ -121,7 +121,7 @@ pub enum RecurrenceRule {
 /// How much of a head's state is left with each row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StateDecay {
-    /// The same share of all, by the head's step.
+    /// One share for all of a head's state, by the head's step.
     Head {
         /// Where in their row the heads' steps begin.
         step: i32,

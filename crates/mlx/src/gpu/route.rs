@@ -24,7 +24,7 @@ pub enum Scores {
 pub enum RouteWeights {
     /// Their scores.
     Scores,
-    /// The same, divided by their sum.
+    /// Scores of chosen experts, divided by their sum.
     Renormalized,
 }
 
@@ -79,7 +79,7 @@ pub struct Route {
     pub softcap: Option<f32>,
     /// What chooses with the scores.
     pub correction: Correction,
-    /// Those that compete.
+    /// Groups of experts that compete.
     pub groups: ExpertGroups,
     /// What weights are.
     pub weights: RouteWeights,

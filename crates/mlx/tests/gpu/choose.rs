@@ -107,7 +107,7 @@ fn program(name: &str, dialect: Dialect, broken: Break) -> Program {
 /// Vocabularies below and above the list's length; equal logits of few values fill the list.
 const CASES: [(usize, f32); 5] = [(40, 0.0), (40, 12.0), (300, 0.25), (2600, 4.0), (4001, 0.0)];
 
-/// Those of them that are edited, too.
+/// Indices of the cases that are also edited.
 const EDITED_CASES: [usize; 3] = [0, 2, 3];
 
 fn holds(program: &Program, case: usize) -> bool {

@@ -46,7 +46,7 @@ fn sum_and_norm(dtype: Dtype, joined: JoinedTerm, [x, r, w, own]: [&Tensor; 4]) 
     (sum, of_sum)
 }
 
-/// The same where the term comes in parts.
+/// A sum and its norm where the term comes in parts.
 fn add_norm_of_parts(dtype: Dtype, rows: i32, width: i32, joined: JoinedTerm) -> Case {
     let mut case = add_norm(dtype, rows, width, joined);
     case.plan = AddNorm { dtype, rows, width, eps: 0.25, operand: Operand::Parts, joined }.plan().unwrap();
@@ -123,7 +123,7 @@ fn norm_columns(dtype: Dtype, rows: i32, width: i32, normed: [i32; 2]) -> Case {
     Case { plan, inputs: vec![x, a, b], expected, dtype }
 }
 
-/// The same where the rows come in parts.
+/// Norms of columns where the rows come in parts.
 fn norm_columns_of_parts(dtype: Dtype, rows: i32, width: i32, normed: [i32; 2]) -> Case {
     let mut case = norm_columns(dtype, rows, width, normed);
     let operand = Operand::Parts;

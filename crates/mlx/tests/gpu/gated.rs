@@ -63,7 +63,7 @@ fn gated(dtype: Dtype, rows: i32, width: i32, gate: Gate, layout: GateLayout) ->
     Case { plan, inputs, expected, dtype }
 }
 
-/// The same where both operands come in parts, of one product.
+/// A gated activation where both operands come in parts, of one product.
 fn gated_parts(dtype: Dtype, rows: i32, width: i32) -> Case {
     let (gate, layout) = (Gate::Silu, GateLayout::Joined);
     let mut case = gated(dtype, rows, width, gate, layout);
@@ -113,7 +113,7 @@ fn xielu(dtype: Dtype, rows: i32, width: i32) -> Case {
     Case { plan, inputs: [x].into_iter().chain(learned).collect(), expected, dtype }
 }
 
-/// The same where the rows come in parts.
+/// An xIELU activation where the rows come in parts.
 fn xielu_of_parts(dtype: Dtype, rows: i32, width: i32) -> Case {
     let mut case = xielu(dtype, rows, width);
     case.plan = Xielu { dtype, rows, width, operand: Operand::Parts }.plan().unwrap();

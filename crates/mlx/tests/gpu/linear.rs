@@ -43,7 +43,7 @@ fn case_of(dtype: Dtype, unit: MatrixUnit, format: WeightFormat, sizes: [i32; 3]
     Case { product, plans: product.plans(Dialect::Cuda).unwrap(), inputs, expected }
 }
 
-/// The same product with a bias of each output, as large as the largest.
+/// A product with a bias of each output, as large as the largest.
 fn biased(mut case: Case) -> Case {
     let largest = case.expected.iter().fold(0.0, |most: f64, y| most.max(y.abs())) as f32;
     let mut numbers = Numbers(3);

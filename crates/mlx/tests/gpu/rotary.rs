@@ -47,7 +47,7 @@ fn case(rotary: Rotary, rows: usize) -> Case {
     Case { plan: rotary.plan(rows as i32).unwrap(), inputs, expected, rotary }
 }
 
-/// The same where the projected rows come in parts.
+/// A case where the projected rows come in parts.
 fn case_of_parts(rotary: Rotary, rows: usize) -> Case {
     let mut case = case(rotary, rows);
     case.plan = Rotary { operand: Operand::Parts, ..rotary }.plan(rows as i32).unwrap();

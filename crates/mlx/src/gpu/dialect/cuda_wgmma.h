@@ -13,7 +13,7 @@ GK_FN gk_ulong gk_swizzled(const void* first, int across) {
   const gk_uint at = (gk_uint)__cvta_generic_to_shared(first);
   return (gk_ulong)(at >> 4 & 0x3fff) | (gk_ulong)(across >> 4) << 16 | (gk_ulong)(1024 >> 4) << 32 | 1ull << 62;
 }
-// The same so many bytes further.
+// Where tiles are, so many bytes further.
 GK_FN gk_ulong gk_further(gk_ulong tiles, int bytes) { return tiles + (bytes >> 4); }
 // c [64, 8 MT] += a [64, 16] * b of T: b is [8 MT, 16]^T with k along rows (mma), or [16, 8 MT] with k across rows (mma_t); start
 // leaves the product alone in c. With mma_shared a is in shared memory, too, in the order of gk_swizzled.

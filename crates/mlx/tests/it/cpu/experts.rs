@@ -43,7 +43,7 @@ fn scores(route: Route) -> Result<[Array; 2]> {
     Ok([scores, choosing])
 }
 
-/// The same by sorting.
+/// The chosen experts and their weights, by sorting.
 fn expected(route: Route) -> Result<Vec<Vec<(u32, f32)>>> {
     let [rows, experts] = route.logits.dims()?;
     let [scores, choosing] = scores(route)?;

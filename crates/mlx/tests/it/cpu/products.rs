@@ -223,7 +223,7 @@ fn experts_agree_with_one_product_each() -> Result<()> {
                     check_close("experts", &got, &want, 1e-5)?;
                 }
             }
-            // The same bits as a product without experts.
+            // An expert's product has the bits of a product without experts.
             let id = ids.to_vec::<i32>()?[0];
             let part = |a: &Array| a.take(&Array::from_slice(&[id], &[1])?, 0)?.squeeze(&[0]);
             let biases = w.biases.as_ref().map(&part).transpose()?;
@@ -397,7 +397,7 @@ impl Adapters {
         matrices.add_to(product + Array::scalar(0.0, product.dtype()?)?, x, ids)
     }
 
-    /// The same by MLX's operations, for `ids` that exist.
+    /// The expected outputs by MLX's operations, for `ids` that exist.
     fn expected(&self, product: &Array, x: &Array, ids: &Array, gain: bool) -> Result<Array> {
         let wide = |a: &Array| a.astype(Dtype::F32);
         let [rows, choices] = ids.dims()?;
