@@ -71,7 +71,7 @@ fn texts(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(paths)
 }
 
-/// Those that a text is compiled for; its kernel is what its name begins with.
+/// Architectures that a text is compiled for; its kernel is what its name begins with.
 fn architectures(at: usize, text: &Path) -> impl Iterator<Item = &'static str> {
     let name = text.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let of_hopper = OF_HOPPER.iter().any(|kernel| name.split('.').next() == Some(*kernel));

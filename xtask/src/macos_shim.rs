@@ -19,7 +19,7 @@ use crate::wheel::{self, Wheel};
 const ZIG_VERSION: &str = "0.17.1";
 /// What the shim is compiled for.
 const TARGET: &str = "aarch64-macos.14.0";
-/// The same in the words of Python's wheels.
+/// The target in the words of Python's wheels.
 const PLATFORM: &str = "macosx_14_0_arm64";
 
 /// Gets the wheels, if they are not there, and compiles every file of the shim.

@@ -52,7 +52,7 @@ impl RenderError {
         Err(RenderError::Failed(message.into()))
     }
 
-    /// The same error at a line of the source.
+    /// This error at a line of the source.
     pub(crate) fn at(self, line: u32) -> Error {
         match self {
             RenderError::Raised(message) => Error::Raised { message },

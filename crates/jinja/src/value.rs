@@ -387,7 +387,7 @@ impl Value {
 }
 
 impl Value {
-    /// The same text as markup; other values as they are.
+    /// A text as markup; other values as they are.
     pub fn into_markup(self, meter: &Meter) -> Result<Value, RenderError> {
         Ok(match self {
             Value::Text(Text::Computed(text)) => Value::Text(Text::Markup(text)),

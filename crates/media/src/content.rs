@@ -80,7 +80,7 @@ impl ContentKey {
         ContentKey(hash.finalize().into())
     }
 
-    /// The same for bytes that were sent in base64, of their text.
+    /// The key of bytes that were sent in base64, from their text.
     pub fn of_base64(text: &[u8]) -> ContentKey {
         let mut hash = Hasher::new();
         hash.update(b"base64");

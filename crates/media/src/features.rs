@@ -166,12 +166,12 @@ pub struct Grid {
 /// How the features of a picture's views become those of the picture.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Layout {
-    /// Those of each view, one after the other.
+    /// Features of each view, one after the other.
     #[default]
     Views,
-    /// Those of the first view, then those of a canvas that the other views are tiles of.
+    /// Features of the first view, then those of a canvas that the other views are tiles of.
     Canvas(Canvas),
-    /// Those of each view, resized to so many rows and columns: frames of a video.
+    /// Features of each view, resized to so many rows and columns: frames of a video.
     Frames([usize; 2]),
     /// Views are tiles that are encoded together, the first `count` of them the picture's.
     Tiles {

@@ -52,7 +52,7 @@ pub enum ModelNames {
     /// Any: the loaded model serves unknown names.
     #[default]
     Any,
-    /// Those that are listed.
+    /// Only models that are listed.
     Strict,
 }
 

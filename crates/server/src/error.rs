@@ -177,7 +177,7 @@ impl ApiError {
         Self { retry_after_s: Some(BUSY_RETRY_S), ..error }
     }
 
-    /// The same with another code.
+    /// This error with another code.
     pub fn with_code(self, code: &'static str) -> Self {
         Self { code, ..self }
     }

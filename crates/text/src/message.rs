@@ -95,7 +95,7 @@ impl Message {
         texts.fold(None, |joined: Option<String>, text| Some(joined.unwrap_or_default() + text))
     }
 
-    /// The same message with one text in place of its text, images, recordings and videos.
+    /// This message with one text in place of its text, images, recordings and videos.
     pub fn with_text(mut self, text: &str) -> Self {
         let mut is_result = false;
         self.content.retain_mut(|part| match part {

@@ -33,7 +33,7 @@ pub(crate) enum Stop {
 /// What follows a step that advanced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// The same syntax reads on.
+    /// This syntax reads on.
     Continue,
     /// It is complete.
     Done,

@@ -100,7 +100,7 @@ impl ChatTemplate {
         Ok(ChatTemplate { templates, limits })
     }
 
-    /// The same templates under other limits.
+    /// These templates under other limits.
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self

@@ -8,7 +8,7 @@ pub struct Source {
     pub path: String,
     /// As written, by line.
     pub text: Vec<String>,
-    /// The same with spaces for comments, and `_` for the contents of strings and characters.
+    /// `text` with spaces for comments, and `_` for the contents of strings and characters.
     pub code: Vec<String>,
     /// Whether each line is test code.
     tests: Vec<bool>,

@@ -9,7 +9,7 @@ use crate::{paths, process};
 pub struct Tree {
     /// Text files, in the order of their paths.
     pub files: Vec<File>,
-    /// Those that end in `.rs`.
+    /// Files that end in `.rs`, as code.
     pub sources: Vec<Source>,
     /// Every path, also of binary files.
     pub paths: Vec<String>,

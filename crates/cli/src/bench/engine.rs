@@ -35,7 +35,7 @@ pub struct EngineBench {
     pub load_s: f64,
     /// One for each number of streams.
     pub decode: Vec<Case<Decode>>,
-    /// The same with an adapter for each stream, if that was measured.
+    /// Decoding with an adapter for each stream, if that was measured.
     pub adapted: Vec<AdaptedCase>,
     /// Prefill, if it was measured.
     pub prefill: Option<Case<Prefill>>,
@@ -240,7 +240,7 @@ impl<T: Measured> Case<T> {
         self.row_of("")
     }
 
-    /// The same with more words in its name.
+    /// A row of the table with more words in its name.
     fn row_of(&self, more: &str) -> String {
         match self {
             Self::Measured { measured, limit_ms, share_of_limit } => {

@@ -135,7 +135,7 @@ fn a_prefix_is_never_shared_between_adapters() {
         assert_eq!(cached(model), 0, "{model} finds another's prefix");
         assert!(cached(model) > 50, "{model} does not find its own");
     }
-    // The same content under another name is the same adapter.
+    // An adapter is its content: another name for it gives the adapter that is loaded.
     assert_eq!(load(&server, "again", &folder("turn")).status, 200);
     assert!(cached("again") > 50);
     assert_eq!(unload(&server, "turn").status, 200);
@@ -188,7 +188,7 @@ fn an_unload_waits_for_its_requests_and_refuses_new_ones() {
     assert_eq!(get(server.address, "/v1/models/drift").status, 404);
     let again = unload(&server, "drift");
     assert_eq!((again.status, again.error()["param"].clone()), (404, json!("lora_name")));
-    // The same name may stand for another adapter now.
+    // A name may stand for another adapter after its first one was unloaded.
     assert_eq!(load(&server, "drift", &folder("turn")).status, 200);
     assert_ne!(finish(begin(server.address, &body), Vec::new()), expected);
 }

@@ -11,8 +11,8 @@ pub(super) fn terminal(expression: &str, flags: &str) -> Result<String, String> 
     Ok(slashes(&quote(&parse(expression, flags)?)?))
 }
 
-/// The same as a part of a rule. A terminal ends where the next character decides it, and of an escape the first character
-/// does not; so an escape is a terminal of its own here.
+/// The expression for texts in JSON's spelling, as a part of a rule. A terminal ends where the next character decides
+/// it, and of an escape the first character does not; so an escape is a terminal of its own here.
 pub(super) fn rule(expression: &str, flags: &str) -> Result<String, String> {
     part(&parse(expression, flags)?)
 }

@@ -16,7 +16,7 @@ use crate::{Error, Image, Limits};
 /// Formats of pictures, for messages.
 pub(super) const SUPPORTED: &str = "JPEG, PNG, WebP, GIF, BMP and TIFF";
 
-/// The same for a picture that ffmpeg may decode.
+/// Formats of pictures that ffmpeg may decode, for messages.
 const WITH_FFMPEG: &str = "JPEG, PNG, WebP, GIF, BMP and TIFF, and with --ffmpeg this one";
 
 /// Memory that a decoder may use beside a picture's own pixels: palettes, metadata, tables.

@@ -75,7 +75,7 @@ enum Recipe {
     WholeImage(whole_image::WholeImage),
 }
 
-/// The same with a video.
+/// What there is to do with a video, with its settings.
 #[derive(Debug, Clone, PartialEq)]
 enum VideoRecipe {
     Llava(llava_video::LlavaVideo),

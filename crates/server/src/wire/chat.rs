@@ -272,7 +272,7 @@ pub struct ResponseMessage {
     /// The reasoning, if any, in DeepSeek's field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
-    /// The same, in vLLM's field.
+    /// The reasoning, if any, in vLLM's field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
     /// The tool calls, if any.
@@ -285,11 +285,11 @@ pub struct ResponseMessage {
 /// One chunk of a stream.
 #[derive(Debug, Clone, Serialize)]
 pub struct ChatChunk {
-    /// The same in all chunks.
+    /// One id for all chunks.
     pub id: String,
     /// `chat.completion.chunk`
     pub object: &'static str,
-    /// The same in all chunks.
+    /// One time for all chunks.
     pub created: u64,
     /// The requested model.
     pub model: String,
@@ -327,7 +327,7 @@ pub struct Delta {
     /// Reasoning to append, in DeepSeek's field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
-    /// The same, in vLLM's field.
+    /// Reasoning to append, in vLLM's field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
     /// A tool call that starts, or arguments to append to one.

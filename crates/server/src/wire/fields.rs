@@ -60,7 +60,7 @@ impl Fields {
         })
     }
 
-    /// The same, but an unknown key is counted and left out.
+    /// Checks keys against the tables, but an unknown key is counted and left out.
     pub fn tolerant(value: Value, path: &str, tables: &[&[Field]]) -> Result<Self, ApiError> {
         Self::read(value, path, tables, |at| {
             count_unknown(at);

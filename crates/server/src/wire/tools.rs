@@ -51,7 +51,7 @@ pub enum SchemaUse {
 /// Which tools are called.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// Those that the model chooses, if any.
+    /// Tools that the model chooses, if any.
     #[default]
     Auto,
     /// At least one.

@@ -47,7 +47,7 @@ impl CompletionsFramer {
         Self { header, include, choices: states, per_prompt, returned: per_prompt }
     }
 
-    /// The same, with so many choices of each prompt in a full response.
+    /// This framer, with so many choices of each prompt in a full response.
     pub fn returning(self, returned: usize) -> Self {
         Self { returned, ..self }
     }

@@ -90,7 +90,7 @@ fn videos_are_seen_as_the_reference_sees_them() {
     }
     let stats = server.media();
     assert_eq!((stats.encoder_runs_total, stats.prefix_hits_total), (1, 1));
-    // The same bytes as a picture are their first frame.
+    // An animation sent as a picture is its first frame.
     let picture = server.answer(&json!([image_bytes("image/png", &animation(&frames)), text("w1")]));
     assert_eq!(picture.exact(), server.answer(&json!([image(&frames[0]), text("w1")])).exact());
 }

@@ -134,7 +134,7 @@ impl Answer {
         self.first_of(&model::WORDS)
     }
 
-    /// The same of another vocabulary.
+    /// The most likely first tokens by ids of another vocabulary, with their log-probabilities.
     pub fn first_of(&self, words: &model::Words) -> Vec<(u32, f32)> {
         let alternatives = self.tokens()[0]["top_logprobs"].as_array().unwrap().iter();
         let of =

@@ -171,7 +171,7 @@ impl Golden {
         Self::of("qwen3_vl")
     }
 
-    /// Those of a fixture; logits of transformers where those are followed.
+    /// Prompts and logits of a fixture; logits of transformers where those are followed.
     pub fn of(name: &str) -> Self {
         let mut golden = mlx::io::load_safetensors(fixture(name).join("golden.safetensors")).unwrap();
         // Where transformers is followed.

@@ -9,7 +9,7 @@ use crate::syntax::{CallEnding, Deltas, Input, JsonCopy, Peek, Quotes, Stop};
 pub(crate) enum Names {
     /// All: the markers are certain.
     Any,
-    /// Those of the request's tools: the text might be JSON that the client wants to see.
+    /// Only tools of the request: the text might be JSON that the client wants to see.
     Known,
 }
 
