@@ -2,6 +2,7 @@
 //!
 //! Invariant: a check reads a [`Tree`] and returns [`Violation`]s; it builds nothing and changes nothing.
 
+mod comments;
 mod cycles;
 mod documented;
 mod edges;
@@ -48,6 +49,7 @@ const CHECKS: &[Check] = &[
     Check { name: "no panics in libraries", run: no_panics::check },
     Check { name: "file headers", run: headers::check },
     Check { name: "documented public items", run: documented::check },
+    Check { name: "comments", run: comments::check },
     Check { name: "length", run: length::check },
     Check { name: "words of Metal", run: metal_words::check },
     Check { name: "glossary", run: glossary::check },
