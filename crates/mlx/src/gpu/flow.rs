@@ -1,7 +1,7 @@
 //! How products of up to 16 rows are shared among persistent groups of threads, which go from tile to tile of the weights'
 //! rows (`wmm_flow.h`): simd groups, what they keep of `x`, and stages of their rings.
 //!
-//! Which way is taken for which sizes was measured on an H100, see `docs/performance.md`.
+//! Which way is taken for which sizes was measured on an H100, see `docs/measurements/2026-11-26-gpu-kernels.md`.
 
 use super::weight_format::WeightFormat;
 

@@ -108,7 +108,7 @@ fn half_width_weights_give_nearly_the_golden_logits() {
     }
 }
 
-/// Tiny layers average little of the rounding away; docs/performance.md has the difference of a real model.
+/// Tiny layers average little of the rounding away; docs/measurements/2026-11-26-performance.md has the difference of a real model.
 #[test]
 fn activations_in_8_bits_give_nearly_the_golden_logits_in_every_way() {
     const NEAR: f32 = 0.06;
