@@ -18,6 +18,7 @@ mod metal_words;
 mod no_panics;
 pub mod source;
 mod tree;
+mod variables;
 mod vocabulary;
 mod whitespace;
 
@@ -46,6 +47,7 @@ const CHECKS: &[Check] = &[
     Check { name: "inherited manifest fields", run: manifests::check },
     Check { name: "restricted keywords", run: keywords::check },
     Check { name: "environment variables", run: environment::check },
+    Check { name: "listed variables", run: variables::check },
     Check { name: "no panics in libraries", run: no_panics::check },
     Check { name: "file headers", run: headers::check },
     Check { name: "documented public items", run: documented::check },
