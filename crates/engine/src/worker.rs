@@ -40,6 +40,8 @@ use crate::settings::{CpuActivations, DeviceChoice, Settings};
 use crate::transcription::rules::{SPEECH_RULES, SpeechRules};
 use crate::transcription::tokens::SpeechTokens;
 use crate::{MemoryPlan, StartError};
+use device_client::DeviceClient;
+use faulty_device::FaultyDevice;
 
 /// What the thread owns besides the model's files.
 #[derive(Default)]
@@ -88,7 +90,7 @@ const SINK_TOKENS: usize = 4;
 /// A loaded model, and what the loop needs to run it.
 struct Loaded {
     ready: Ready,
-    device: device_client::DeviceClient,
+    device: DeviceClient,
     scheduler: omnibus_core::Scheduler,
     offload: Option<kv_offload::KvOffload>,
     prompt_file: Option<prompt_file::PromptFile>,
@@ -105,21 +107,7 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
         CpuActivations::Exact => Kernels::fastest(),
         CpuActivations::Int8 => Kernels::fastest().with_int8_activations(),
     };
-    let mut model = Model::load(source, kernels).map_err(StartError::new)?;
-    // The first of the tokens of such a prompt depend on the last ones.
-    if settings.prompt_cache.is_some() && !model.blueprint().bidirectional_spans(&[0; 2], &[]).is_empty() {
-        return Err(StartError::new(
-            "a model whose prompts attend in both directions (PaliGemma) continues no prompt cache file",
-        ));
-    }
-    if let Some(tokens) = settings.max_kv_size {
-        if tokens <= SINK_TOKENS {
-            return Err(StartError::new(format!(
-                "--max-kv-size {tokens} is not above the {SINK_TOKENS} first tokens"
-            )));
-        }
-        model.limit_attention_span(tokens, SINK_TOKENS);
-    }
+    let mut model = load_model(source, kernels, settings)?;
     let vision = vision::Vision::load(source, kernels, settings)?;
     let adapters = adapters::load(&model, settings)?;
     if let Some(bytes) = settings.adapter_memory {
@@ -151,31 +139,55 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
     };
     let scheduler = omnibus_core::Scheduler::new(capacity.scheduler_settings(&model, settings));
     let mut runner = model_runner::ModelRunner::new(model, &capacity, settings).map_err(StartError::new)?;
-    let speech = tokenizer_of(source).ok().and_then(|tokenizer| SpeechTokens::read(source, &tokenizer));
-    let processors = match settings.faults.is_empty() {
-        true => processors.clone(),
-        false => processors.clone().with(faulty_device::NOT_A_NUMBER, faulty_device::not_a_number),
-    };
-    runner.set_processors(match speech {
-        Some(tokens) => processors.with(SPEECH_RULES, SpeechRules(tokens)),
-        None => processors,
-    });
+    runner.set_processors(all_processors(source, processors, settings));
     runner.set_vision(vision);
     warm_up::warm_up(&mut runner, settings).map_err(StartError::new)?;
     runner.set_prompt_cache(prompt_file.as_ref().and_then(prompt_file::PromptFile::cache));
     let traits = runner.traits();
     let offload = kv_offload::KvOffload::open(settings, source, &traits.kv, &capacity)?;
     let device = match settings.faults.is_empty() {
-        true => device_client::DeviceClient::new(runner, traits),
+        true => DeviceClient::new(runner, traits),
         false => {
             let blocks = runner.least_blocks();
-            let faulty = faulty_device::FaultyDevice::new(runner, settings.faults.clone(), blocks);
-            device_client::DeviceClient::new(faulty, traits)
+            DeviceClient::new(FaultyDevice::new(runner, settings.faults.clone(), blocks), traits)
         }
     };
     let smaller_pools = capacity.smaller.into();
     let grammars = grammars::Grammars::new(source, ready.vocab_size, &settings.grammar_limits);
     Ok(Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars })
+}
+
+/// Loads the model, with its attention bounded as the settings say.
+fn load_model(source: &Source, kernels: Kernels, settings: &Settings) -> Result<Model, StartError> {
+    let mut model = Model::load(source, kernels).map_err(StartError::new)?;
+    // The first of the tokens of such a prompt depend on the last ones.
+    if settings.prompt_cache.is_some() && !model.blueprint().bidirectional_spans(&[0; 2], &[]).is_empty() {
+        return Err(StartError::new(
+            "a model whose prompts attend in both directions (PaliGemma) continues no prompt cache file",
+        ));
+    }
+    if let Some(tokens) = settings.max_kv_size {
+        if tokens <= SINK_TOKENS {
+            return Err(StartError::new(format!(
+                "--max-kv-size {tokens} is not above the {SINK_TOKENS} first tokens"
+            )));
+        }
+        model.limit_attention_span(tokens, SINK_TOKENS);
+    }
+    Ok(model)
+}
+
+/// The processors of the embedding program and of the engine itself.
+fn all_processors(source: &Source, processors: &LogitsProcessors, settings: &Settings) -> LogitsProcessors {
+    let processors = match settings.faults.is_empty() {
+        true => processors.clone(),
+        false => processors.clone().with(faulty_device::NOT_A_NUMBER, faulty_device::not_a_number),
+    };
+    let speech = tokenizer_of(source).ok().and_then(|tokenizer| SpeechTokens::read(source, &tokenizer));
+    match speech {
+        Some(tokens) => processors.with(SPEECH_RULES, SpeechRules(tokens)),
+        None => processors,
+    }
 }
 
 /// Sets the default device of the calling thread.

@@ -16,7 +16,7 @@ std::string cuda_program_file(const std::string& name);
 // Launches the function `name` of the module `name`: inputs, outputs and then scalars are its arguments.
 ArraysPtr cuda_program_call(Str name, const Arrays& inputs, Ints shapes, Ints ranks,
     rust::Slice<const DtypeVal> dtypes, Ints scalars, const Launch& launch);
-// The same without a GPU: arrays that cannot be evaluated, for a trace of them.
+// What `cuda_program_call` gives, without a GPU: arrays that cannot be evaluated, for a trace of them.
 ArraysPtr planned_program_call(Str name, const Arrays& inputs, Ints shapes, Ints ranks,
     rust::Slice<const DtypeVal> dtypes, const Launch& launch);
 // The first input of the program `kernel` that is to make an array; null for an array that exists or that is made otherwise.

@@ -40,7 +40,7 @@ struct ClassCount {
     sequences: usize,
     /// Tenants with at least one that waits.
     tenants: usize,
-    /// Those that run, or leave the running ones.
+    /// Sequences that run, or leave the running ones.
     holding: usize,
 }
 
@@ -51,7 +51,7 @@ struct Tenant {
     waiting: [usize; Class::COUNT],
     /// Sequences of each class that run, or leave the running ones.
     running: [usize; Class::COUNT],
-    /// Those that may be planned.
+    /// Its waiting sequences that may be planned.
     ranks: BTreeSet<Rank>,
 }
 
@@ -124,7 +124,7 @@ impl WaitingQueue {
         sequences + holding > 0
     }
 
-    /// Those that may not be planned, by rank.
+    /// Waiting sequences that may not be planned, by rank.
     pub(super) fn held(&self) -> impl Iterator<Item = Rank> + use<'_> {
         self.held.iter().copied()
     }

@@ -1,6 +1,6 @@
 //! The loop's side of the door to the device: builds calls and unpacks replies.
 //!
-//! Invariant: nothing of the device is asked or told in another way. What never changes is in [`ModelTraits`].
+//! Invariant: the loop reaches the device in no other way. What never changes is in [`ModelTraits`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

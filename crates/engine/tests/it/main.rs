@@ -1,5 +1,7 @@
 //! Integration tests of engines that may run beside each other. Tests of process-wide counters are in `../alone`.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod bench;
 mod bounded;
 #[path = "../common/mod.rs"]

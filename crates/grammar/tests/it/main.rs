@@ -1,5 +1,7 @@
 //! Integration tests, in one program: it is linked once, and its tests share the cores.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod common;
 mod matching;
 mod tool_calls;

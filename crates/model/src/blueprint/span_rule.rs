@@ -16,7 +16,7 @@ pub struct SpanRule {
 }
 
 impl SpanRule {
-    /// Those positions of a prompt, in order. `media`: the positions of each picture's features, in order.
+    /// The spans of a prompt, in order. `media`: the positions of each picture's features, in order.
     pub fn spans(&self, prompt: &[u32], media: &[Range<usize>]) -> Vec<SpanRuns> {
         match self.directions {
             Bidirectional::Pictures => media.iter().map(|run| vec![run.clone()]).collect(),
