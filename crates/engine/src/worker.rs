@@ -107,7 +107,7 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
         CpuActivations::Exact => Kernels::fastest(),
         CpuActivations::Int8 => Kernels::fastest().with_int8_activations(),
     };
-    let mut model = load_model(source, kernels, settings)?;
+    let model = load_model(source, kernels, settings)?;
     let vision = vision::Vision::load(source, kernels, settings)?;
     let adapters = adapters::load(&model, settings)?;
     if let Some(bytes) = settings.adapter_memory {
