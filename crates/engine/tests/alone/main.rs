@@ -2,6 +2,8 @@
 //!
 //! Invariant: every test holds [`alone`].
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 #[path = "../common/mod.rs"]
 mod common;
 mod faults;

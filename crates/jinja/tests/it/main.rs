@@ -1,6 +1,6 @@
 //! Integration tests, in one program: it is linked once, and its tests share the cores.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 mod chat_templates;
 mod common;
