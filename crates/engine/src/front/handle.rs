@@ -44,12 +44,22 @@ pub(crate) struct Started {
     pub(crate) processors: LogitsProcessors,
 }
 
-/// What serves a request.
-struct Served<'a> {
+/// A request's model, found once by its name.
+struct Resolved<'a> {
     text: &'a ModelText,
     adapter: Option<Arc<AdapterUse>>,
     /// As requests are listed.
     name: String,
+    limits: ModelLimits,
+}
+
+/// What a model takes of a prompt.
+#[derive(Debug, Clone, Copy)]
+struct ModelLimits {
+    /// Tokens below this.
+    vocab_size: usize,
+    /// Tokens of prompt and answer together.
+    max_model_len: usize,
 }
 
 struct Shared {
@@ -130,18 +140,19 @@ impl Handle {
     /// Renders, tokenizes, checks and queues a request. Takes milliseconds of CPU for a long prompt: async callers run
     /// it on a thread that may block.
     pub fn submit(&self, request: Request) -> Result<EventStream, Failure> {
-        let request = self.checked(request)?;
+        let (request, model) = self.checked(request)?;
         let place = self.0.admit(&request.tenant)?;
-        self.submit_checked(request, place)
+        self.submit_checked(request, model, place)
     }
 
     /// Submits a request that has a place in the queue.
     pub(crate) fn submit_admitted(&self, request: Request, place: Admission) -> Result<EventStream, Failure> {
-        self.submit_checked(self.checked(request)?, place)
+        let (request, model) = self.checked(request)?;
+        self.submit_checked(request, model, place)
     }
 
-    /// A request that may be queued, with its input in the form that the model's chat template supports.
-    fn checked(&self, mut request: Request) -> Result<Request, Failure> {
+    /// A request that may be queued, with its input in the form that the model's chat template supports, and its model.
+    fn checked(&self, mut request: Request) -> Result<(Request, Resolved<'_>), Failure> {
         let shared = &*self.0;
         shared.check_open()?;
         request.validate()?;
@@ -153,32 +164,36 @@ impl Handle {
         if let Some(structured) = &request.structured {
             structured.validate(&shared.grammar_limits)?;
         }
-        let text = shared.text_of(request.model.as_deref())?;
-        request.input = text.adapt(request.input)?;
-        Ok(request)
+        let model = shared.resolve(request.model.as_deref())?;
+        request.input = model.text.adapt(request.input)?;
+        Ok((request, model))
     }
 
-    fn submit_checked(&self, request: Request, place: Admission) -> Result<EventStream, Failure> {
+    fn submit_checked(
+        &self,
+        request: Request,
+        model: Resolved<'_>,
+        place: Admission,
+    ) -> Result<EventStream, Failure> {
         let id = self.0.next_id();
-        let text = self.0.text_of(request.model.as_deref())?;
-        let prompt = text.prompt(&request.input, AddSpecial::Yes, salt(&request, id))?;
-        self.queue(id, request, prompt, place)
+        let prompt = model.text.prompt(&request.input, AddSpecial::Yes, salt(&request, id))?;
+        self.queue(id, (request, model), prompt, place)
     }
 
     /// Queues a request whose prompt is tokenized.
     fn queue(
         &self,
         id: JobId,
-        request: Request,
+        (request, model): (Request, Resolved<'_>),
         prompt: TokenizedPrompt,
         admission: Admission,
     ) -> Result<EventStream, Failure> {
         let shared = &*self.0;
-        let Served { text, adapter, name } = shared.served(request.model.as_deref())?;
         if let Some(session) = &request.session_id {
             shared.sessions.insert(&request.tenant, session, || shared.list_sessions().ok());
         }
-        let mut job = shared.job(id, &request, prompt)?;
+        let mut job = shared.job(id, &request, &model, prompt)?;
+        let Resolved { text, adapter, name, .. } = model;
         job.request.adapter = adapter.as_ref().map_or(0, |adapter| adapter.id);
         let (events_tx, events) = tokio::sync::mpsc::unbounded_channel();
         let output_text = text.output_text(&request, &job.request.prompt);
@@ -325,12 +340,14 @@ impl Shared {
     }
 
     fn text_of(&self, model: Option<&str>) -> Result<&ModelText, Failure> {
-        self.served(model).map(|served| served.text)
+        self.resolve(model).map(|resolved| resolved.text)
     }
 
     /// What serves requests for a model: the model itself, or one of its adapters as `name` or `model:name`.
-    fn served(&self, model: Option<&str>) -> Result<Served<'_>, Failure> {
-        let base = Served { text: &self.text, adapter: None, name: self.info.id.clone() };
+    fn resolve(&self, model: Option<&str>) -> Result<Resolved<'_>, Failure> {
+        let ModelInfo { vocab_size, max_model_len, .. } = self.info;
+        let limits = ModelLimits { vocab_size, max_model_len };
+        let base = Resolved { text: &self.text, adapter: None, name: self.info.id.clone(), limits };
         let Some(name) = model else { return Ok(base) };
         if self.info.names().any(|served| served == name) {
             return Ok(base);
@@ -339,7 +356,7 @@ impl Shared {
         let named = std::iter::once(name).chain(self.info.names().filter_map(of_base));
         let found = named.filter_map(|name| Some((name, self.adapters.find(name)?))).next();
         let (name, adapter) = found.ok_or_else(|| Failure::unknown_model(name, &self.models()))?;
-        Ok(Served { adapter: Some(adapter), name: name.to_owned(), ..base })
+        Ok(Resolved { adapter: Some(adapter), name: name.to_owned(), ..base })
     }
 
     /// The limit on a request's reasoning, if it has one and the model reasons.
@@ -372,9 +389,15 @@ impl Shared {
     }
 
     /// The request in tokens, checked against the model's sizes.
-    fn job(&self, id: JobId, request: &Request, tokenized: TokenizedPrompt) -> Result<Job, Failure> {
+    fn job(
+        &self,
+        id: JobId,
+        request: &Request,
+        model: &Resolved<'_>,
+        tokenized: TokenizedPrompt,
+    ) -> Result<Job, Failure> {
         let prompt = &tokenized.tokens;
-        let (vocab, longest) = (self.info.vocab_size, self.info.max_model_len);
+        let ModelLimits { vocab_size: vocab, max_model_len: longest } = model.limits;
         let field = match request.input {
             Input::Chat(_) => "messages",
             Input::Text(_) | Input::Tokens(_) | Input::Infill { .. } => "prompt",

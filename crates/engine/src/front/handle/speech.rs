@@ -79,8 +79,8 @@ impl Handle {
         let prompt = TokenizedPrompt::of_tokens(tokens.clone(), PromptMedia::crossed(window.0));
         let shared = &*self.0;
         shared.check_open()?;
-        let id = shared.next_id();
-        self.queue(id, request, prompt, place)
+        let model = shared.resolve(request.model.as_deref())?;
+        self.queue(shared.next_id(), (request, model), prompt, place)
     }
 }
 
