@@ -62,6 +62,33 @@ struct ModelLimits {
     max_model_len: usize,
 }
 
+impl ModelLimits {
+    /// Checks a request's prompt against them. The tokens that it may generate.
+    fn check(self, request: &Request, prompt: &[u32]) -> Result<usize, Failure> {
+        let Self { vocab_size, max_model_len } = self;
+        let field = match request.input {
+            Input::Chat(_) => "messages",
+            Input::Text(_) | Input::Tokens(_) | Input::Infill { .. } => "prompt",
+        };
+        if prompt.is_empty() {
+            return Err(Failure::bad_request(field, "the prompt has no tokens"));
+        }
+        if let Some(token) = prompt.iter().find(|token| **token as usize >= vocab_size) {
+            return Err(Failure::bad_request(field, format!("{token} is not a token of this model")));
+        }
+        let rest = max_model_len.saturating_sub(prompt.len()).max(1);
+        let max_new_tokens = request.max_new_tokens.unwrap_or(rest);
+        if prompt.len().saturating_add(max_new_tokens) > max_model_len {
+            return Err(Failure::TooLong {
+                prompt_tokens: prompt.len(),
+                completion_tokens: max_new_tokens,
+                limit: max_model_len,
+            });
+        }
+        Ok(max_new_tokens)
+    }
+}
+
 struct Shared {
     info: ModelInfo,
     text: ModelText,
@@ -396,28 +423,11 @@ impl Shared {
         model: &Resolved<'_>,
         tokenized: TokenizedPrompt,
     ) -> Result<Job, Failure> {
-        let prompt = &tokenized.tokens;
-        let ModelLimits { vocab_size: vocab, max_model_len: longest } = model.limits;
-        let field = match request.input {
-            Input::Chat(_) => "messages",
-            Input::Text(_) | Input::Tokens(_) | Input::Infill { .. } => "prompt",
-        };
-        if prompt.is_empty() {
-            return Err(Failure::bad_request(field, "the prompt has no tokens"));
-        }
-        if let Some(token) = prompt.iter().find(|token| **token as usize >= vocab) {
-            return Err(Failure::bad_request(field, format!("{token} is not a token of this model")));
-        }
-        let max_new_tokens = request.max_new_tokens.unwrap_or(longest.saturating_sub(prompt.len()).max(1));
-        if prompt.len().saturating_add(max_new_tokens) > longest {
-            return Err(Failure::TooLong {
-                prompt_tokens: prompt.len(),
-                completion_tokens: max_new_tokens,
-                limit: longest,
-            });
-        }
+        let max_new_tokens = model.limits.check(request, &tokenized.tokens)?;
         let mut sampling = request.sampling.clone();
-        if let Some(token) = sampling.logit_bias.keys().find(|token| **token as usize >= vocab) {
+        if let Some(token) =
+            sampling.logit_bias.keys().find(|token| **token as usize >= model.limits.vocab_size)
+        {
             return Err(Failure::bad_request("logit_bias", format!("{token} is not a token of this model")));
         }
         sampling.seed = Some(sampling.seed.unwrap_or_else(|| sampler::fresh_seed(self.seed, id.0)));
