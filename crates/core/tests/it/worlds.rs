@@ -71,6 +71,18 @@ fn seed_187493_holds_its_invariants() {
     run(&Scenario::adversarial(187_493));
 }
 
+/// The first in line waited for memory of a step in flight, and another online sequence preempted an offline one meanwhile.
+#[test]
+fn seed_63069_holds_its_invariants() {
+    run(&Scenario::adversarial(63_069));
+}
+
+/// Under `split`, each pool preempted a sequence for its own first one before a step was launched.
+#[test]
+fn seed_609700_holds_its_invariants() {
+    run(&Scenario::adversarial(609_700));
+}
+
 fn play(seed: u64) -> Report {
     catch_unwind(|| run(&Scenario::adversarial(seed))).unwrap_or_else(|_| panic!("replay with SEED={seed}"))
 }
