@@ -9,6 +9,7 @@ mod edges;
 mod environment;
 mod glossary;
 mod headers;
+mod imports;
 mod keywords;
 mod length;
 mod links;
@@ -16,6 +17,7 @@ mod local_paths;
 mod manifests;
 mod metal_words;
 mod no_panics;
+mod own_reexports;
 pub mod source;
 mod tree;
 mod variables;
@@ -44,6 +46,7 @@ struct Check {
 const CHECKS: &[Check] = &[
     Check { name: "crate edges", run: edges::check },
     Check { name: "import cycles", run: cycles::check },
+    Check { name: "own re-exports", run: own_reexports::check },
     Check { name: "inherited manifest fields", run: manifests::check },
     Check { name: "restricted keywords", run: keywords::check },
     Check { name: "environment variables", run: environment::check },

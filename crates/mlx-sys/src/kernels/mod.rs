@@ -17,6 +17,7 @@ mod copy;
 mod element;
 mod embed;
 mod gemm;
+mod half;
 mod int8;
 mod linear;
 mod low_rank;

@@ -142,7 +142,7 @@ unsafe fn widen(from: *const u8, float: Float, i: usize, to: *mut f32, n: usize)
         let from = from.cast::<u16>().add(i);
         while j + 8 <= n {
             let eight = from.add(j).cast::<[u16; 8]>().read_unaligned();
-            to.add(j).cast::<[f32; 8]>().write_unaligned(eight.map(super::element::bf16_to_f32));
+            to.add(j).cast::<[f32; 8]>().write_unaligned(eight.map(super::half::bf16_to_f32));
             j += 8;
         }
     }

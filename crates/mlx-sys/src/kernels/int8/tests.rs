@@ -1,7 +1,8 @@
 //! Every implementation against a plain one of the same rounding, over random shapes.
 
-use crate::kernels::element::{Float, Input, Output, f16_from_f32, f16_to_f32};
+use crate::kernels::element::{Float, Input, Output};
 use crate::kernels::gemm::{Q4, Q8};
+use crate::kernels::half::{f16_from_f32, f16_to_f32};
 use crate::kernels::simd::dot::{BLOCK, DotIsa, has};
 use crate::kernels::weights::{Source, Weights};
 

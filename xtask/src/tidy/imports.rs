@@ -3,7 +3,7 @@
 //! Invariant: reads tokens, not grammar. A name is followed through re-exports to the file that defines it; a name
 //! that cannot be followed counts for the last module that was found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tidy::Tree;
 use crate::tidy::source::Source;
@@ -66,6 +66,25 @@ impl Modules {
                     found.push((from, to, name));
                 }
             }
+        }
+        found
+    }
+
+    /// Names of one segment behind `crate` that the root re-exports from a module of the crate: who takes it, the name, and
+    /// where it is defined. Each once for a module.
+    pub fn through_root(&self) -> Vec<(usize, String, usize)> {
+        let Some(root) = self.index.get(&Vec::new()) else { return Vec::new() };
+        let mut found = Vec::new();
+        for (from, module) in self.files.iter().enumerate().filter(|(from, _)| from != root) {
+            let of_root = |path: &Vec<String>| match path.as_slice() {
+                [first, name, ..] if first == "crate" && self.child(&[], name).is_none() => {
+                    let (to, _) = self.resolve(from, &[first.clone(), name.clone()], HOPS_MAX)?;
+                    (to != *root).then(|| (from, name.clone(), to))
+                }
+                _ => None,
+            };
+            let names: BTreeSet<_> = module.paths.iter().filter_map(of_root).collect();
+            found.extend(names);
         }
         found
     }
