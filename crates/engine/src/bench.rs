@@ -28,8 +28,12 @@ use crate::message::{Command, Job, JobId, JobUpdate, Ready, Report};
 use adapters::RandomAdapters;
 use work::CacheFormat;
 
+use crate::error::StartError;
+use crate::model_source::ModelSource;
+use crate::request::Sampling;
+use crate::settings::Settings;
+use crate::stats::Stats;
 use crate::worker::{self, Own};
-use crate::{ModelSource, Sampling, Settings, StartError, Stats};
 
 /// Full steps after the last stream has begun that are not measured: the first ones compile kernels and fill caches.
 const WARM_UP_STEPS: usize = 16;

@@ -9,9 +9,11 @@ pub use mlx::{Dtype, QuantMode};
 pub use omnibus_model::QuantizationChoice;
 pub use omnibus_model::convert::{Conversion, Packing, Progress, Recipe, SHARD_BYTES, Summary};
 
+use crate::error::StartError;
+use crate::model_source::ModelSource;
 use crate::perplexity::{Predictor, ScoredModel, TokenSequences};
 use crate::settings::DeviceChoice;
-use crate::{ModelSource, StartError, worker};
+use crate::worker;
 
 /// Extensions of files that tokenizers and chat templates consist of.
 const TEXT_FILES: &[&str] = &["json", "jsonl", "model", "tiktoken", "txt", "jinja"];

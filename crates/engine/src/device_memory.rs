@@ -5,8 +5,7 @@
 
 use mlx::device::{Backend, Device, Info};
 
-use crate::MemoryPlan;
-use crate::memory_plan::MemoryLimit;
+use crate::memory_plan::{MemoryLimit, MemoryPlan};
 
 /// Share of the limit for everything that is not counted: code, driver buffers, fragmentation.
 const HEADROOM_SHARE: f64 = 0.05;

@@ -18,8 +18,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::error::StartError;
 use crate::fault::FaultPlan;
-use crate::{DiskSettings, DiskStats, StartError};
+use crate::settings::DiskSettings;
+use crate::stats::DiskStats;
 use faulty_files::FaultyFiles;
 use file::{BlockFiles, Fingerprint, FolderFiles};
 use index::Index;

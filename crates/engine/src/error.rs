@@ -5,6 +5,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::info::ModelInfo;
+
 /// Why an engine cannot start: one line that names the file or the setting and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartError(String);
@@ -112,9 +114,9 @@ impl Failure {
     /// A request for a model that is none of these.
     pub fn unknown_model<'a>(
         model: impl Into<String>,
-        served: impl IntoIterator<Item = &'a crate::ModelInfo>,
+        served: impl IntoIterator<Item = &'a ModelInfo>,
     ) -> Self {
-        let names = served.into_iter().flat_map(crate::ModelInfo::names).map(str::to_owned);
+        let names = served.into_iter().flat_map(ModelInfo::names).map(str::to_owned);
         Self::UnknownModel { model: model.into(), served: names.collect() }
     }
 

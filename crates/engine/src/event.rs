@@ -6,7 +6,8 @@
 pub use omnibus_text::CallEnding;
 use serde::{Deserialize, Serialize};
 
-use crate::{AlignedTokens, Failure};
+use crate::alignment::AlignedTokens;
+use crate::error::Failure;
 
 /// One item of a request's stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -3,11 +3,13 @@
 //! Invariant: no arrays and no processes. A slow or broken client costs its own request: events wait in that request's
 //! own channel, which its token limit bounds.
 
+mod active_requests;
 mod adapters;
 mod call_grammar;
 mod embed;
 mod event_stream;
 mod handle;
+mod loaded_model;
 mod media;
 mod message_boundaries;
 mod message_formats;
@@ -17,11 +19,12 @@ mod output_text;
 mod reasoning_budget;
 mod session_names;
 
+pub(crate) use active_requests::ActiveRequests;
+pub use active_requests::Admission;
 pub(crate) use adapters::check_names;
 pub use embed::Generated;
 pub use event_stream::EventStream;
 pub use handle::Handle;
-pub(crate) use handle::Started;
+pub(crate) use loaded_model::{LoadedModel, Started};
 pub(crate) use media::{LargestMedia, SpeechWindow};
 pub(crate) use model_text::{ModelText, tokenizer_of};
-pub(crate) use output_processor::{OutputState, RequestOutput};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::MemoryPlan;
+use crate::memory_plan::MemoryPlan;
 
 /// One served model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -11,6 +11,33 @@ pub struct ModelInfo {
     pub id: String,
     /// Other names it is served under.
     pub aliases: Vec<String>,
+    /// Whether it is loaded, and what is known of it then.
+    pub state: ModelState,
+    /// When it was loaded, in seconds since 1970; 0 before.
+    pub created: u64,
+    /// What makes it another model than its base, if it is an adapter.
+    pub adapter: Option<AdapterInfo>,
+}
+
+/// Whether a model's engine runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ModelState {
+    /// It was not asked to load.
+    Unloaded,
+    /// It reads its weights.
+    Loading,
+    /// It serves requests.
+    Ready(ModelDetails),
+    /// It could not be loaded.
+    Failed {
+        /// One line that names the file or the setting and what to do.
+        why: String,
+    },
+}
+
+/// What is known of a loaded model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelDetails {
     /// Its `model_type`.
     pub architecture: String,
     /// How its weights are quantized, as `4-bit`; `None` when they are not.
@@ -23,12 +50,6 @@ pub struct ModelInfo {
     pub vocab_size: usize,
     /// How its memory is divided.
     pub memory: MemoryPlan,
-    /// Its weights are in memory.
-    pub loaded: bool,
-    /// When it was loaded, in seconds since 1970.
-    pub created: u64,
-    /// What makes it another model than its base, if it is an adapter.
-    pub adapter: Option<AdapterInfo>,
 }
 
 /// An adapter beside a model's weights.
@@ -44,6 +65,14 @@ impl ModelInfo {
     /// All names it is served under, the listed one first.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(self.id.as_str()).chain(self.aliases.iter().map(String::as_str))
+    }
+
+    /// What is known of it once it is loaded.
+    pub fn details(&self) -> Option<&ModelDetails> {
+        match &self.state {
+            ModelState::Ready(details) => Some(details),
+            ModelState::Unloaded | ModelState::Loading | ModelState::Failed { .. } => None,
+        }
     }
 }
 

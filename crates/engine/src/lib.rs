@@ -32,7 +32,6 @@ mod message;
 mod model_source;
 pub mod perplexity;
 mod process;
-mod registry;
 mod request;
 mod sampler;
 mod settings;
@@ -42,6 +41,7 @@ mod stats;
 mod status;
 mod supervisor;
 mod transcription;
+mod whisper;
 mod worker;
 
 pub use alignment::{AlignedTokens, Alignment};
@@ -56,8 +56,11 @@ pub use event::{
 };
 #[doc(hidden)]
 pub use fault::FaultPlan;
-pub use front::{EventStream, Generated, Handle};
-pub use info::{AdapterInfo, Health, ModelInfo, RequestInfo, RequestOrigin, RequestState, SessionInfo};
+pub use front::{Admission, EventStream, Generated, Handle};
+pub use info::{
+    AdapterInfo, Health, ModelDetails, ModelInfo, ModelState, RequestInfo, RequestOrigin, RequestState,
+    SessionInfo,
+};
 pub use kernel_table::{KernelModel, KernelRow, kernel_read_rate, kernel_rows};
 pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
 pub use machine::{Gpu, Machine, machine};
@@ -74,7 +77,6 @@ pub use omnibus_text::{
     ToolCall, ToolPlace, ToolResult,
 };
 pub use process::{EngineExit, run_engine};
-pub use registry::Admission;
 pub use request::{
     CallLimit, Chat, Input, OutputMode, ReasoningPlace, Request, Sampling, Stop, StructuredOutput,
     TOP_LOGPROBS_MAX, ToolChoice,
@@ -83,7 +85,7 @@ pub use settings::{
     AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, NamedAdapter, PreemptionPolicy, PrefixCache,
     PromptCacheFile, Schedule, Settings, WarmUp,
 };
-pub use start::{start, start_isolated, start_with};
+pub use start::{EngineHost, start, start_isolated, start_with, unloaded};
 pub use stats::{
     DiskStats, GrammarStats, LaunchStats, MediaStats, SCHEDULER_STATISTICS, STATISTICS, SchedulerStats,
     SessionStats, Stats, SwapStats,

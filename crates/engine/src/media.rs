@@ -4,6 +4,7 @@
 //! requests are copied for each of their answers.
 
 mod byte_budget;
+mod sound;
 mod source;
 
 use std::ops::Range;
@@ -13,6 +14,7 @@ use omnibus_media::Layout;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use byte_budget::{ByteBudget, Reserved};
+pub(crate) use sound::Sound;
 pub(crate) use source::MediaFiles;
 pub use source::{MediaBytes, MediaItem, MediaSource};
 

@@ -9,12 +9,14 @@ use omnibus_core as core;
 use omnibus_grammar::{Grammar, Opening};
 use serde::{Deserialize, Serialize};
 
-use crate::error::Disconnected;
+use crate::alignment::{AlignedTokens, Alignment};
+use crate::error::{Disconnected, Failure};
+use crate::event::{FinishReason, MediaUsage};
 use crate::media::{EncoderPixels, JobMedia, MediaKey};
-use crate::{
-    AlignedTokens, Alignment, Failure, FinishReason, MediaUsage, MemoryPlan, NamedAdapter, Sampling,
-    SessionStats, Stats,
-};
+use crate::memory_plan::MemoryPlan;
+use crate::request::Sampling;
+use crate::settings::NamedAdapter;
+use crate::stats::{SessionStats, Stats};
 
 /// Identifies a job for as long as the front lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

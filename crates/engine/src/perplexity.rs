@@ -14,8 +14,10 @@ use omnibus_model::{Batch, InputSquares, Kernels, KvCache, KvStorage, Model, Seg
 
 pub use text::{TokenSequences, read_tokens};
 
+use crate::error::StartError;
+use crate::model_source::ModelSource;
 use crate::settings::DeviceChoice;
-use crate::{ModelSource, StartError, worker};
+use crate::worker;
 
 const BLOCK_SIZE: usize = 32;
 

@@ -10,7 +10,10 @@ use omnibus_text::{Message, Tool};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Alignment, Failure, MediaItem, RequestOrigin};
+use crate::alignment::Alignment;
+use crate::error::Failure;
+use crate::info::RequestOrigin;
+use crate::media::MediaItem;
 
 /// One generation. `n` answers are `n` requests with their own ids and seeds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

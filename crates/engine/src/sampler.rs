@@ -26,9 +26,9 @@ use omnibus_core::SequenceId;
 use omnibus_grammar::TokenMask;
 use serde::{Deserialize, Serialize};
 
-use crate::Sampling;
 use crate::logits_processor::LogitsProcessors;
 use crate::message::TokenLogprobs;
+use crate::request::Sampling;
 use batch::SamplingBatch;
 pub(crate) use logprobs::PendingLogprobs;
 use logprobs::TokenScore;

@@ -6,7 +6,7 @@ use omnibus_core::sim::{Audits, Faults, Overlap, Scenario, Tier, run};
 use omnibus_core::{CacheGroup, Settings as CoreSettings, SwapSettings};
 use omnibus_kv::CacheKind;
 
-use crate::{AsyncScheduling, Settings};
+use crate::settings::{AsyncScheduling, Settings};
 
 /// Tokens that keys and values have room for, in all sequences together.
 const MEMORY_TOKENS: usize = 1 << 18;

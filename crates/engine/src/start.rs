@@ -1,16 +1,14 @@
 //! Starting an engine: on a thread of this process, or in a process of its own.
 
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 
-use crate::StartError;
-use crate::error::Disconnected;
-use crate::front::{Handle, ModelText, Started, check_names};
+use crate::error::{Disconnected, StartError};
+use crate::front::{ActiveRequests, Handle, LoadedModel, ModelText, Started, check_names};
 use crate::logits_processor::LogitsProcessors;
-use crate::message::CommandSender;
+use crate::message::{CommandSender, JobReport, Report};
 use crate::model_source::ModelSource;
 use crate::process::wire::{SourceName, Start};
-use crate::registry::ActiveRequests;
 use crate::settings::Settings;
 use crate::status::{EngineStatus, IN_PROCESS_HANG_LIMIT};
 use crate::supervisor::{self, Isolation, Outputs, Supervised};
@@ -27,24 +25,7 @@ pub fn start_with(
     settings: Settings,
     processors: LogitsProcessors,
 ) -> Result<Handle, StartError> {
-    let source = only(&models)?;
-    check_names(&settings.adapters, &source.names())?;
-    let text = ModelText::read(&source.files(), &settings)?;
-    let (to_loop, inbox) = channel();
-    let (reports, from_loop) = channel();
-    let requests = ActiveRequests::default();
-    let status = Arc::new(EngineStatus::new(IN_PROCESS_HANG_LIMIT));
-    let report_tx = Box::new(move |report| reports.send(report).map_err(|_| Disconnected));
-    let own = Own { settings: settings.clone(), processors: processors.clone() };
-    let (ready, thread) = worker::start(source.files(), own, inbox, report_tx)?;
-    let commands = CommandSender::new(move |command| to_loop.send(command).map_err(|_| Disconnected));
-    let (for_text, status_for_text, cancel) = (requests.clone(), Arc::clone(&status), commands.clone());
-    std::thread::Builder::new()
-        .name("omnibus-text".to_owned())
-        .spawn(move || for_text.run(&from_loop, &status_for_text, &cancel))
-        .map_err(|error| StartError::new(format!("cannot start a thread: {error}")))?;
-    let started = Started { text, ready, commands, thread, requests, status, processors };
-    Ok(Handle::new(started, source, &settings))
+    load(&unloaded(models, settings, EngineHost::InProcess(processors))?)
 }
 
 /// Starts the engine in a process of its own, and waits until its model is loaded. When that process ends, another is
@@ -54,26 +35,109 @@ pub fn start_isolated(
     settings: Settings,
     isolation: Isolation,
 ) -> Result<Handle, StartError> {
-    let source = only(&models)?;
+    load(&unloaded(models, settings, EngineHost::Isolated(isolation))?)
+}
+
+/// Where an engine runs.
+pub enum EngineHost {
+    /// On a thread of this process, with code that requests may name to change their logits.
+    InProcess(LogitsProcessors),
+    /// In a process of its own.
+    Isolated(Isolation),
+}
+
+/// The handle of a model that is not loaded: nothing of its files is read before [`Handle::load`].
+pub fn unloaded(
+    models: Vec<ModelSource>,
+    settings: Settings,
+    host: EngineHost,
+) -> Result<Handle, StartError> {
+    let source = only(models)?;
     check_names(&settings.adapters, &source.names())?;
-    let text = ModelText::read(&source.files(), &settings)?;
+    let names = source.names();
+    Ok(Handle::new(names, Box::new(move || start_engine(&source, &settings, &host))))
+}
+
+fn load(handle: &Handle) -> Result<Handle, StartError> {
+    handle.load()?;
+    Ok(handle.clone())
+}
+
+fn start_engine(
+    source: &ModelSource,
+    settings: &Settings,
+    host: &EngineHost,
+) -> Result<LoadedModel, StartError> {
+    let text = ModelText::read(&source.files(), settings)?;
+    let started = match host {
+        EngineHost::InProcess(processors) => start_in_process(source, settings, processors, text)?,
+        EngineHost::Isolated(isolation) => start_process(source, settings, isolation, text)?,
+    };
+    Ok(LoadedModel::new(started, source, settings))
+}
+
+fn start_in_process(
+    source: &ModelSource,
+    settings: &Settings,
+    processors: &LogitsProcessors,
+    text: ModelText,
+) -> Result<Started, StartError> {
+    let (to_loop, inbox) = channel();
+    let (to_outputs, reports) = channel();
+    let status = Arc::new(EngineStatus::new(IN_PROCESS_HANG_LIMIT));
+    let by_loop = Arc::clone(&status);
+    // In one process, jobs have their pixels.
+    let report_tx = Box::new(move |Report { jobs, stats, replies, requested_pixels: _ }| {
+        // The statistics come first: they include a request's end when its client sees it.
+        by_loop.update(stats, replies);
+        to_outputs.send(jobs).map_err(|_| Disconnected)
+    });
+    let own = Own { settings: settings.clone(), processors: processors.clone() };
+    let (ready, thread) = worker::start(source.files(), own, inbox, report_tx)?;
+    let commands = CommandSender::new(move |command| to_loop.send(command).map_err(|_| Disconnected));
+    let requests = hand_out(reports, &status, &commands)?;
+    let processors = processors.clone();
+    Ok(Started { text, ready, commands, thread, requests, status, processors })
+}
+
+fn start_process(
+    source: &ModelSource,
+    settings: &Settings,
+    isolation: &Isolation,
+    text: ModelText,
+) -> Result<Started, StartError> {
     let name = match source {
         ModelSource::Directory { path, .. } => SourceName::Directory(path.clone()),
         ModelSource::Embedded { .. } => SourceName::Embedded,
     };
-    let requests = ActiveRequests::default();
+    let (to_outputs, reports) = channel();
     let status = Arc::new(EngineStatus::new(isolation.watchdog));
-    let outputs = Outputs { requests: requests.clone(), status: Arc::clone(&status) };
+    let outputs = Outputs { reports: to_outputs, status: Arc::clone(&status) };
     let start = Start { source: name, settings: settings.clone() };
-    let Supervised { commands, ready, thread } = supervisor::start(isolation, start, outputs)?;
+    let Supervised { commands, ready, thread } = supervisor::start(isolation.clone(), start, outputs)?;
+    let requests = hand_out(reports, &status, &commands)?;
     let processors = LogitsProcessors::default();
-    let started = Started { text, ready, commands, thread, requests, status, processors };
-    Ok(Handle::new(started, source, &settings))
+    Ok(Started { text, ready, commands, thread, requests, status, processors })
 }
 
-fn only(models: &[ModelSource]) -> Result<&ModelSource, StartError> {
-    match models {
-        [source] => Ok(source),
-        several => Err(StartError::new(format!("one model at a time, not {}", several.len()))),
+/// Starts the thread that turns reports into events of the requests it returns.
+fn hand_out(
+    reports: Receiver<Vec<JobReport>>,
+    status: &Arc<EngineStatus>,
+    commands: &CommandSender,
+) -> Result<ActiveRequests, StartError> {
+    let requests = ActiveRequests::default();
+    let (own, status, commands) = (requests.clone(), Arc::clone(status), commands.clone());
+    std::thread::Builder::new()
+        .name("omnibus-text".to_owned())
+        .spawn(move || own.run(&reports, &status, &commands))
+        .map_err(|error| StartError::new(format!("cannot start a thread: {error}")))?;
+    Ok(requests)
+}
+
+fn only(models: Vec<ModelSource>) -> Result<ModelSource, StartError> {
+    match <[ModelSource; 1]>::try_from(models) {
+        Ok([source]) => Ok(source),
+        Err(several) => Err(StartError::new(format!("one model at a time, not {}", several.len()))),
     }
 }

@@ -5,8 +5,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::error::Failure;
+use crate::info::Health;
 use crate::message::{Answer, QueryId, QueryReply, StatsReport};
-use crate::{Failure, Health, Stats};
+use crate::stats::Stats;
 
 /// Hang limit of an engine in this process, which no watchdog restarts.
 pub(crate) const IN_PROCESS_HANG_LIMIT: Duration = Duration::from_secs(120);

@@ -1,7 +1,7 @@
 //! Keeps an engine process running: starts it, sends it commands, passes its reports on, and when it crashes or hangs
 //! starts another, which resumes its jobs.
 //!
-//! One thread does this, output processing included. It is also the parent whose death ends the process.
+//! One thread does this. It is also the parent whose death ends the process.
 //!
 //! Invariant: every job ends with a report, whatever happens to the process, and this thread blocks no longer than the
 //! watchdog's limit. Jobs are not held for a model that cannot be loaded.
@@ -25,15 +25,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::error::Disconnected;
+use crate::error::StartError;
+use crate::event::FinishReason;
 use crate::media::MediaKey;
 use crate::message::{Command, CommandSender, JobId, JobReport, JobUpdate, Ready, Report};
 use crate::process::wire::{self, FromEngine, Start, ToEngine};
-use crate::registry::{ActiveRequests, Registry};
 use crate::status::EngineStatus;
-use crate::{FinishReason, StartError};
 use adapters::LoadingAdapters;
 use job_journal::{Cancelled, JobJournal};
-pub(crate) use journaled_job::JournaledJob;
 use load_retry::LoadRetry;
 
 /// How the engine process is started and watched.
@@ -70,7 +69,8 @@ enum Input {
 
 /// Receives reports and state changes.
 pub(crate) struct Outputs {
-    pub(crate) requests: ActiveRequests,
+    /// Closed when the engine has stopped.
+    pub(crate) reports: Sender<Vec<JobReport>>,
     pub(crate) status: Arc<EngineStatus>,
 }
 
@@ -163,8 +163,6 @@ impl Supervisor {
             }
         }
         self.stop();
-        self.outputs.status.set_stopped();
-        self.outputs.requests.fail_all();
     }
 
     /// Starts the first process. Its failure is the engine's.
@@ -212,8 +210,8 @@ impl Supervisor {
     }
 
     /// The next time at which to act without an input.
-    fn next_timer(&mut self) -> Option<Instant> {
-        let dispatched = self.has_dispatched();
+    fn next_timer(&self) -> Option<Instant> {
+        let dispatched = self.journal.has_dispatched();
         let watched =
             self.process.as_ref().filter(|process| process.state != ProcessState::Loading && dispatched);
         let hang = watched.map(|process| process.last_report + self.isolation.watchdog);
@@ -245,7 +243,7 @@ impl Supervisor {
         let hangs = |process: &EngineProcess| {
             process.state != ProcessState::Loading && process.last_report + self.isolation.watchdog <= now
         };
-        if self.process.as_ref().is_some_and(hangs) && self.has_dispatched() {
+        if self.process.as_ref().is_some_and(hangs) && self.journal.has_dispatched() {
             tracing::error!(after_s = self.isolation.watchdog.as_secs_f64(), "the engine's process hangs");
             self.crashed();
         }
@@ -256,12 +254,9 @@ impl Supervisor {
             Command::Submit(job) => match self.outputs.status.refusal() {
                 Some(failure) => {
                     let update = JobUpdate::Failed(failure);
-                    self.report(|_, _| vec![JobReport { job: job.id, update }]);
+                    self.report(vec![JobReport { job: job.id, update }]);
                 }
-                None => {
-                    let job = JournaledJob::new(*job, Instant::now());
-                    self.outputs.requests.update(|registry| registry.insert_job(job));
-                }
+                None => self.journal.insert(*job, Instant::now()),
             },
             Command::Cancel(job) => self.cancel(job),
             Command::ListSessions(query) | Command::LoadAdapter(query, _) if self.process.is_none() => {
@@ -280,10 +275,10 @@ impl Supervisor {
     }
 
     fn cancel(&mut self, job: JobId) {
-        match self.journaled(|journal, registry| journal.cancel(registry, job)) {
+        match self.journal.cancel(job) {
             Cancelled::Here => {
                 let update = JobUpdate::Finished(FinishReason::Cancelled);
-                self.report(|_, _| vec![JobReport { job, update }]);
+                self.report(vec![JobReport { job, update }]);
             }
             Cancelled::Forward => self.send(&[ToEngine::Command(Command::Cancel(job))]),
             Cancelled::Unknown => {}
@@ -308,26 +303,20 @@ impl Supervisor {
                 }
                 self.outputs.status.update(stats, replies);
                 self.send_pixels(&requested_pixels);
-                self.report(|journal, registry| journal.record(registry, jobs));
+                let jobs = self.journal.record(jobs);
+                self.report(jobs);
             }
         }
     }
 
     /// Sends what the process requested, of jobs that go on.
-    fn send_pixels(&mut self, wanted: &[(JobId, MediaKey)]) {
-        if wanted.is_empty() {
-            return;
-        }
-        let found = self.journaled(|_, registry| {
-            let pixels = |(job, key): &(JobId, MediaKey)| {
-                let media = &registry.job_mut(*job)?.job.media;
-                let pixels = media.iter().find(|media| media.key == *key)?.pixels.clone()?;
-                Some(ToEngine::Command(Command::Pixels(*job, *key, pixels)))
-            };
-            wanted.iter().filter_map(pixels).collect::<Vec<_>>()
-        });
+    fn send_pixels(&mut self, requested: &[(JobId, MediaKey)]) {
         // One by one, so that the encoder begins with the first.
-        found.into_iter().for_each(|pixels| self.send(&[pixels]));
+        for (job, key) in requested {
+            if let Some(pixels) = self.journal.pixels(*job, *key) {
+                self.send(&[ToEngine::Command(Command::Pixels(*job, *key, pixels))]);
+            }
+        }
     }
 
     fn set_running(&mut self) {
@@ -339,35 +328,22 @@ impl Supervisor {
         self.outputs.status.set_running();
     }
 
-    fn journaled<T>(&mut self, change: impl FnOnce(&mut JobJournal, &mut Registry) -> T) -> T {
-        let journal = &mut self.journal;
-        self.outputs.requests.update(|registry| change(journal, registry))
-    }
-
-    /// Passes the journal's reports on, and does what follows: jobs that end with that are cancelled, some go on.
-    fn report(&mut self, reports: impl FnOnce(&mut JobJournal, &mut Registry) -> Vec<JobReport>) {
-        let commands = self.journaled(|journal, registry| {
-            let reports = reports(journal, registry);
-            registry.handle(reports)
-        });
-        for command in commands {
-            self.handle_command(command);
+    /// Passes reports on to the clients' outputs.
+    fn report(&mut self, reports: Vec<JobReport>) {
+        if !reports.is_empty() {
+            let _ends_with_the_handle = self.outputs.reports.send(reports);
         }
-    }
-
-    fn has_dispatched(&mut self) -> bool {
-        self.journaled(|_, registry| JobJournal::has_dispatched(registry))
     }
 
     /// Sends held jobs to the process, if one runs.
     fn dispatch(&mut self) {
         let running = |process: &&mut EngineProcess| process.state != ProcessState::Loading;
-        let idle = !self.has_dispatched();
+        let idle = !self.journal.has_dispatched();
         let Some(process) = self.process.as_mut().filter(running) else { return };
         if idle {
             process.last_report = Instant::now();
         }
-        let jobs = self.journaled(|journal, registry| journal.dispatch(registry, Instant::now()));
+        let jobs = self.journal.dispatch(Instant::now());
         if !jobs.is_empty() {
             let messages = jobs.into_iter().map(|job| ToEngine::Command(Command::Submit(Box::new(job))));
             self.send(&messages.collect::<Vec<_>>());
@@ -401,7 +377,8 @@ impl Supervisor {
             "the engine's process has ended; starting another"
         );
         self.outputs.status.set_restarting();
-        self.report(JobJournal::crashed);
+        let ended = self.journal.crashed();
+        self.report(ended);
         self.restart_at = Some(Instant::now() + self.pause);
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
@@ -412,10 +389,11 @@ impl Supervisor {
         let retry_at = Instant::now() + pause;
         self.restart_at = Some(retry_at);
         tracing::error!(why, pause_s = pause.as_secs_f64(), "the engine cannot be loaded; trying again");
-        self.journaled(JobJournal::take_back);
+        self.journal.take_back();
         self.outputs.status.set_load_failed(why, retry_at, self.load_retry.state());
         if let Some(failure) = self.outputs.status.refusal() {
-            self.report(|journal, registry| journal.fail_all(registry, &failure));
+            let failed = self.journal.fail_all(&failure);
+            self.report(failed);
         }
     }
 

@@ -9,20 +9,19 @@ mod alignment;
 mod chat;
 mod languages;
 mod quality;
-pub(crate) mod rules;
 mod segments;
-mod sound;
-pub(crate) mod tokens;
+mod start;
 mod transcriber;
 mod windows;
 mod words;
 
 pub use languages::Language;
-pub(crate) use sound::Sound;
-pub(crate) use transcriber::Transcriber;
 pub use transcriber::TranscriptionStream;
 
-use crate::{Failure, MediaItem, Request, Usage};
+use crate::error::Failure;
+use crate::event::Usage;
+use crate::media::MediaItem;
+use crate::request::Request;
 
 /// A sound to write down.
 #[derive(Debug, Clone, PartialEq)]

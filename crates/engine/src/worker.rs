@@ -33,13 +33,14 @@ use std::thread::JoinHandle;
 use omnibus_model::{Kernels, Model, Source};
 
 use crate::device_memory::DeviceMemory;
+use crate::error::StartError;
 use crate::front::tokenizer_of;
 use crate::logits_processor::LogitsProcessors;
+use crate::memory_plan::MemoryPlan;
 use crate::message::{Command, Ready, ReportSender};
 use crate::settings::{CpuActivations, DeviceChoice, Settings};
-use crate::transcription::rules::{SPEECH_RULES, SpeechRules};
-use crate::transcription::tokens::SpeechTokens;
-use crate::{MemoryPlan, StartError};
+use crate::whisper::rules::{SPEECH_RULES, SpeechRules};
+use crate::whisper::tokens::SpeechTokens;
 use device_client::DeviceClient;
 use faulty_device::FaultyDevice;
 

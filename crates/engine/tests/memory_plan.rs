@@ -24,7 +24,7 @@ fn the_plan_matches_the_peak() {
             ..Settings::default()
         };
         let engine = common::engine(settings);
-        let plan = engine.models().remove(0).memory;
+        let plan = engine.details().unwrap().memory;
         mlx::memory::clear_cache();
         mlx::memory::reset_peak_memory();
         let prompt = |seed: u32| (0..900).map(|at| 5 + (at * 7 + seed * 13) % 1000).collect();
@@ -67,7 +67,7 @@ fn a_plan_under_a_memory_limit_holds() {
     let refused = common::try_engine(settings(1 << 10)).err().expect("the weights alone take more");
     assert!(refused.to_string().contains("--memory-limit"), "{refused}");
     let engine = common::engine(settings(limit));
-    let plan = engine.models().remove(0).memory;
+    let plan = engine.details().unwrap().memory;
     assert_eq!(plan.limit.as_ref().map(|limit| limit.source.as_str()), Some("--memory-limit"));
     assert!(plan.expected_peak_bytes() + plan.headroom_bytes <= limit, "{plan}");
     mlx::memory::clear_cache();
@@ -96,7 +96,7 @@ fn a_sequence_of_two_blocks_fits() {
         kv_cache_memory: Some(4 << 20),
         ..Settings::default()
     };
-    assert_eq!(common::engine(settings).models().remove(0).max_model_len, 64);
+    assert_eq!(common::engine(settings).details().unwrap().max_model_len, 64);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn recovery_never_holds_two_kv_caches() {
         ..Settings::default()
     };
     let engine = common::engine(settings);
-    let plan = engine.models().remove(0).memory;
+    let plan = engine.details().unwrap().memory;
     mlx::memory::clear_cache();
     mlx::memory::reset_peak_memory();
     wait_for(engine.submit(complete("a", "the next stop", 8)).unwrap());

@@ -20,9 +20,11 @@ use crate::error::ApiError;
 use crate::lower::{Caller, Choices, GenerationBatch, expand};
 use crate::observe::ObservedEvents;
 use crate::request_id::RequestId;
-use crate::response::{ChoiceEvents, Delivery, Framer, JsonBody, ResponseHeader, frames, full, merge, reply};
+use crate::response::{
+    ChoiceEvents, Delivery, Framer, JsonBody, ResponseHeader, frames, full, merge, reply, sse,
+};
 use crate::stored_responses::StoredResponses;
-use crate::{sse, wire};
+use crate::wire;
 
 /// A generation API: a wire module, a lowering and a framer.
 pub trait Api: Send + Sync + 'static {
@@ -162,7 +164,8 @@ pub fn submit<A: Api>(app: &App, body: Value, origin: Origin) -> Result<Submitte
     };
     let Prepared { mut batch, framer, delivery } = A::prepare(body, &context)?;
     for prompt in &mut batch.prompts {
-        app.media_urls.fetch(&mut prompt.input, context.engine, &context.caller.tenant)?;
+        let of = (prompt.model.as_deref(), context.caller.tenant.as_str());
+        app.media_urls.fetch(&mut prompt.input, context.engine, of)?;
     }
     let choices = batch.choices();
     let submission = Submission { app, api: A::NAME, request_id, caller: &context.caller };

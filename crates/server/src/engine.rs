@@ -19,12 +19,16 @@ pub type Events = BoxStream<'static, Event>;
 /// The events of one transcription, ending after its last. Dropping them cancels it.
 pub type Transcripts = BoxStream<'static, TranscriptionEvent>;
 
+/// The name that a client gives a model or an adapter; `None` means the model that is listed first.
+pub type ModelName<'a> = Option<&'a str>;
+
 /// Accepts requests and returns their events. [`Handle`] is the real implementation.
 pub trait Engine: Send + Sync + 'static {
     /// All served models.
     fn models(&self) -> Vec<ModelInfo>;
-    /// A place in the queue for a tenant's request whose media are fetched before it is submitted. Fails while it is full.
-    fn admit(&self, tenant: &str) -> Result<Admission, Failure>;
+    /// A place in a model's queue for a tenant's request whose media are fetched before it is submitted. Fails while it is
+    /// full.
+    fn admit(&self, model: ModelName<'_>, tenant: &str) -> Result<Admission, Failure>;
     /// Tokenizes, validates and queues a request. Takes milliseconds of CPU: not for an async thread.
     fn submit(&self, request: Request) -> Result<Events, Failure>;
     /// Decodes a sound and begins to write it down. Takes up to seconds of CPU: not for an async thread.
@@ -33,24 +37,29 @@ pub trait Engine: Send + Sync + 'static {
     fn cancel(&self, id: &str) -> bool;
     /// Queued and running requests.
     fn requests(&self) -> Vec<RequestInfo>;
-    /// Sessions of a tenant. May wait for a step: not for an async thread.
-    fn sessions(&self, tenant: &str) -> Result<Vec<SessionInfo>, Failure>;
-    /// Drops a session of a tenant; false when no session has that id. Waits like [`Self::sessions`].
-    fn drop_session(&self, tenant: &str, id: &str) -> Result<bool, Failure>;
+    /// A tenant's sessions with a model. May wait for a step: not for an async thread.
+    fn sessions(&self, model: ModelName<'_>, tenant: &str) -> Result<Vec<SessionInfo>, Failure>;
+    /// Drops a tenant's session with a model; false when no session has that id. Waits like [`Self::sessions`].
+    fn drop_session(&self, model: ModelName<'_>, tenant: &str, id: &str) -> Result<bool, Failure>;
     /// The prompt tokens of a request with this input.
-    fn tokenize(&self, model: Option<&str>, input: &Input, special: AddSpecial) -> Result<Vec<u32>, Failure>;
+    fn tokenize(&self, model: ModelName<'_>, input: &Input, special: AddSpecial)
+    -> Result<Vec<u32>, Failure>;
     /// The bytes of each token.
-    fn pieces(&self, model: Option<&str>, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure>;
+    fn pieces(&self, model: ModelName<'_>, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure>;
     /// The text of tokens.
-    fn detokenize(&self, model: Option<&str>, tokens: &[u32]) -> Result<String, Failure>;
-    /// Whether the engine steps while it has work.
-    fn health(&self) -> Health;
-    /// Current statistics.
-    fn stats(&self) -> Stats;
-    /// Loads the adapter in a directory, under a name. Waits until it is loaded: not for an async thread.
-    fn load_adapter(&self, name: &str, path: &Path) -> Result<ModelInfo, Failure>;
+    fn detokenize(&self, model: ModelName<'_>, tokens: &[u32]) -> Result<String, Failure>;
+    /// Whether a model's engine steps while it has work.
+    fn health(&self, model: ModelName<'_>) -> Result<Health, Failure>;
+    /// Current statistics of a model's engine.
+    fn stats(&self, model: ModelName<'_>) -> Result<Stats, Failure>;
+    /// Loads the adapter of a model in a directory, under a name. Waits until it is loaded: not for an async thread.
+    fn load_adapter(&self, model: ModelName<'_>, name: &str, path: &Path) -> Result<ModelInfo, Failure>;
     /// Unloads an adapter once the requests that use it have ended; new ones are refused at once.
-    fn unload_adapter<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Failure>>;
+    fn unload_adapter<'a>(
+        &'a self,
+        model: ModelName<'a>,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<(), Failure>>;
     /// Refuses new requests, waits for running ones up to `timeout`, then cancels the rest.
     fn drain(&self, timeout: Duration) -> BoxFuture<'_, ()>;
 }
@@ -60,7 +69,8 @@ impl Engine for Handle {
         Handle::models(self)
     }
 
-    fn admit(&self, tenant: &str) -> Result<Admission, Failure> {
+    fn admit(&self, model: ModelName<'_>, tenant: &str) -> Result<Admission, Failure> {
+        self.check_model(model)?;
         Handle::admit(self, tenant)
     }
 
@@ -88,40 +98,57 @@ impl Engine for Handle {
         Handle::requests(self)
     }
 
-    fn sessions(&self, tenant: &str) -> Result<Vec<SessionInfo>, Failure> {
+    fn sessions(&self, model: ModelName<'_>, tenant: &str) -> Result<Vec<SessionInfo>, Failure> {
+        self.check_model(model)?;
         Handle::sessions(self, tenant)
     }
 
-    fn drop_session(&self, tenant: &str, id: &str) -> Result<bool, Failure> {
+    fn drop_session(&self, model: ModelName<'_>, tenant: &str, id: &str) -> Result<bool, Failure> {
+        self.check_model(model)?;
         Handle::drop_session(self, tenant, id)
     }
 
-    fn tokenize(&self, model: Option<&str>, input: &Input, special: AddSpecial) -> Result<Vec<u32>, Failure> {
+    fn tokenize(
+        &self,
+        model: ModelName<'_>,
+        input: &Input,
+        special: AddSpecial,
+    ) -> Result<Vec<u32>, Failure> {
         Handle::tokenize(self, model, input, special)
     }
 
-    fn pieces(&self, model: Option<&str>, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure> {
+    fn pieces(&self, model: ModelName<'_>, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure> {
         Handle::pieces(self, model, tokens)
     }
 
-    fn detokenize(&self, model: Option<&str>, tokens: &[u32]) -> Result<String, Failure> {
+    fn detokenize(&self, model: ModelName<'_>, tokens: &[u32]) -> Result<String, Failure> {
         Handle::detokenize(self, model, tokens)
     }
 
-    fn health(&self) -> Health {
-        Handle::health(self)
+    fn health(&self, model: ModelName<'_>) -> Result<Health, Failure> {
+        self.check_model(model)?;
+        Ok(Handle::health(self))
     }
 
-    fn stats(&self) -> Stats {
-        Handle::stats(self)
+    fn stats(&self, model: ModelName<'_>) -> Result<Stats, Failure> {
+        self.check_model(model)?;
+        Ok(Handle::stats(self))
     }
 
-    fn load_adapter(&self, name: &str, path: &Path) -> Result<ModelInfo, Failure> {
+    fn load_adapter(&self, model: ModelName<'_>, name: &str, path: &Path) -> Result<ModelInfo, Failure> {
+        self.check_model(model)?;
         Handle::load_adapter(self, name, path)
     }
 
-    fn unload_adapter<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Failure>> {
-        Box::pin(Handle::unload_adapter(self, name))
+    fn unload_adapter<'a>(
+        &'a self,
+        model: ModelName<'a>,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async move {
+            self.check_model(model)?;
+            Handle::unload_adapter(self, name).await
+        })
     }
 
     fn drain(&self, timeout: Duration) -> BoxFuture<'_, ()> {

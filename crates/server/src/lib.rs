@@ -22,14 +22,13 @@ mod outbound;
 mod request_id;
 pub mod response;
 mod routes;
-mod sse;
 mod stored_responses;
 pub mod wire;
 
 pub use api::{Api, Origin, Prepared, RequestContext, generate, respond};
 pub use app::{AdapterUpdates, App, ModelNames, Settings};
 pub use auth::{KeyError, Keys};
-pub use engine::{Engine, Events, Transcripts};
+pub use engine::{Engine, Events, ModelName, Transcripts};
 pub use error::{ApiError, ErrorFormat, ErrorKind, Overflow, render as render_errors};
 pub use limits::Limits;
 pub use listen::{bind, serve};

@@ -11,7 +11,7 @@ use reqwest::header::CONTENT_TYPE;
 use reqwest::{Response, Url};
 use tokio::time::Instant;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, ModelName};
 use crate::error::ApiError;
 use crate::outbound::{FetchError, Outbound, body, header};
 
@@ -66,11 +66,16 @@ impl MediaUrls {
     /// Replaces the URLs of an input's media by what is there. Takes as long as a fetch: not for an async thread, but for one
     /// that a runtime started. The tenant's request has a place in the queue meanwhile, and fails where that is full. URLs
     /// from elsewhere stay; the engine refuses them.
-    pub fn fetch(&self, input: &mut Input, engine: &dyn Engine, tenant: &str) -> Result<(), ApiError> {
+    pub fn fetch(
+        &self,
+        input: &mut Input,
+        engine: &dyn Engine,
+        (model, tenant): (ModelName<'_>, &str),
+    ) -> Result<(), ApiError> {
         let Input::Chat(chat) = input else { return Ok(()) };
         let is_url = |file: &mut MediaSource| matches!(file, MediaSource::Url(_));
         let has_urls = chat.media.iter_mut().any(|item| item.source.each_file().any(is_url));
-        let _place = if has_urls { engine.admit(tenant)? } else { Admission::default() };
+        let _place = if has_urls { engine.admit(model, tenant)? } else { Admission::default() };
         let (mut left, mut reserved) = (self.bytes_max, self.budget.nothing());
         for MediaItem { field, source } in &mut chat.media {
             // Frames of a video have as long as one file.

@@ -14,7 +14,7 @@ use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 use omnibus_engine::statistic::{Metric, Source, Statistic, Total};
-use omnibus_engine::{SCHEDULER_STATISTICS, STATISTICS};
+use omnibus_engine::{Failure, SCHEDULER_STATISTICS, STATISTICS};
 
 use crate::engine::Engine;
 use crate::error::Failed;
@@ -65,14 +65,14 @@ fn describe() {
 }
 
 /// Updates the engine's metrics and renders all.
-pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> String {
-    let mut stats = engine.stats();
+pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> Result<String, Failure> {
+    let mut stats = engine.stats(None)?;
     SCHEDULER_STATISTICS.iter().for_each(|row| publish(row, &mut stats.scheduler));
     STATISTICS.iter().for_each(|row| publish(row, &mut stats));
-    gauge!("omnibus_engine_alive").set(if engine.health().alive { 1.0 } else { 0.0 });
+    gauge!("omnibus_engine_alive").set(if engine.health(None)?.alive { 1.0 } else { 0.0 });
     gauge!("omnibus_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     handle.run_upkeep();
-    handle.render()
+    Ok(handle.render())
 }
 
 /// Sets a statistic's metric.

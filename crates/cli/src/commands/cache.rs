@@ -10,10 +10,9 @@ use omnibus_engine::{
 use serde_json::json;
 
 use super::generate;
-use crate::completion_output;
 use crate::error::Error;
 use crate::settings::{Config, Output};
-use crate::{model, output};
+use crate::{completion_output, model, output};
 
 /// Computes a prompt and writes its KV cache to a file.
 pub fn prompt(config: &Config) -> Result<ExitCode, Error> {

@@ -6,10 +6,9 @@ use std::process::{Command, ExitCode};
 use omnibus_engine::{Event, MemoryPlan, Settings};
 use serde_json::{Value, json};
 
-use crate::completion_output;
 use crate::error::Error;
 use crate::settings::{Config, Output};
-use crate::{environment, model, output};
+use crate::{completion_output, environment, model, output};
 
 /// The result of a check.
 struct Finding {
@@ -210,7 +209,7 @@ fn generate() -> Result<(usize, MemoryPlan), Error> {
     while let Some(event) = events.blocking_next() {
         match event {
             Event::Finished { usage, .. } => {
-                let memory = handle.models().into_iter().next().map(|model| model.memory);
+                let memory = handle.details().map(|details| details.memory);
                 return Ok((usage.completion_tokens, memory.unwrap_or_default()));
             }
             Event::Failed(failure) => return Err(Error::failed(failure)),

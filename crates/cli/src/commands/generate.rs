@@ -8,10 +8,9 @@ use omnibus_engine::{
     ContentPart, Input, MediaIndex, Message, PromptCacheFile, Role, Settings as EngineSettings,
 };
 
-use crate::completion_output;
 use crate::error::Error;
-use crate::model;
 use crate::settings::{Config, PromptFormat};
+use crate::{completion_output, model};
 
 /// Completes the prompt.
 pub fn run(config: &Config) -> Result<ExitCode, Error> {

@@ -127,8 +127,8 @@ fn sources(models: &[String], served_names: &[String]) -> Result<Vec<ModelSource
 
 /// Prints the address and a `curl` line.
 fn announce(config: &Config, address: SocketAddr, handle: &Handle) {
-    let (model, memory) =
-        handle.models().into_iter().next().map(|model| (model.id, model.memory)).unwrap_or_default();
+    let model = handle.models().into_iter().next().map(|model| model.id).unwrap_or_default();
+    let memory = handle.details().map(|details| details.memory).unwrap_or_default();
     let url = format!("http://{}", reachable(address));
     if !address.ip().is_loopback() && is_open(&config.listen) {
         tracing::warn!(
@@ -163,7 +163,7 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
 /// A `curl` line for chat, for text completion when the model has no chat template, or for speech.
 fn curl(config: &Config, url: &str, model: &str, handle: &Handle) -> String {
     let key = if is_open(&config.listen) { "" } else { " -H \"authorization: Bearer $OMNIBUS_API_KEY\"" };
-    if handle.writes_speech_only() {
+    if handle.only_transcribes() {
         return format!("curl {url}/v1/audio/transcriptions{key} -F model={model} -F file=@recording.mp3");
     }
     let hello = completion_output::chat(vec![Message::new(Role::User, "Hello!")], Vec::new());

@@ -12,8 +12,9 @@ use omnibus_model::{Batch, Kernels, KvCache, KvStorage, Model, Segment, Source};
 use serde::Serialize;
 
 use super::BenchModel;
+use crate::error::StartError;
 use crate::settings::DeviceChoice;
-use crate::{StartError, worker};
+use crate::worker;
 
 /// As the server's default.
 const BLOCK_SIZE: usize = 32;

@@ -6,8 +6,9 @@ use mlx::device::Device;
 use mlx::{Array, Dtype, random};
 use serde::Serialize;
 
+use crate::error::StartError;
 use crate::settings::DeviceChoice;
-use crate::{StartError, worker};
+use crate::worker;
 
 /// Bytes that a GPU reads in one pass: far more than its caches hold.
 const GPU_READ_BYTES: usize = 2 << 30;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde::Serialize;
 
 use super::DecodeLoad;
-use crate::Stats;
+use crate::stats::Stats;
 
 /// Steps in which every stream decoded.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -137,7 +137,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{Adapted, LaunchStats};
+    use crate::bench::Adapted;
+    use crate::stats::LaunchStats;
 
     #[test]
     fn step_times_are_gaps_between_reports() {

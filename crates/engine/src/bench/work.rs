@@ -6,7 +6,8 @@ use omnibus_kv::{CacheKind, FloatType, KvCacheSpec, KvFormat};
 use omnibus_model::{AttentionSpan, Blueprint, Mixer, Mlp, RandomWeights, families};
 
 use super::DeviceLimits;
-use crate::{DeviceChoice, StartError};
+use crate::error::StartError;
+use crate::settings::DeviceChoice;
 
 /// What one step reads and computes at least.
 #[derive(Debug, Clone, Copy, PartialEq)]

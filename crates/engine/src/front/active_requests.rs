@@ -1,5 +1,5 @@
-//! The unfinished requests of a serving process: one entry each, shared by the handle, the thread that receives reports
-//! and the supervisor.
+//! The unfinished requests: one output each, shared by the model, which adds them, and the thread that hands out their
+//! events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Receiver;
@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::front::{OutputState, RequestOutput};
-use crate::message::{Command, CommandSender, JobId, JobReport, JobUpdate, Report};
+use super::output_processor::{OutputState, RequestOutput};
+use crate::error::Failure;
+use crate::info::RequestInfo;
+use crate::message::{Command, CommandSender, JobId, JobReport, JobUpdate};
 use crate::status::EngineStatus;
-use crate::supervisor::JournaledJob;
-use crate::{Failure, RequestInfo};
 
 /// The unfinished requests.
 #[derive(Clone, Default)]
@@ -24,10 +24,10 @@ struct Inner {
     empty: Notify,
 }
 
-/// The entries of the unfinished requests.
 #[derive(Default)]
-pub(crate) struct Registry {
-    active: BTreeMap<JobId, ActiveRequest>,
+struct Registry {
+    /// Of the requests whose clients do not have their last event yet.
+    outputs: BTreeMap<JobId, RequestOutput>,
     /// How many requests of each tenant are prepared for the queue. None of the counts is zero.
     preparing: BTreeMap<String, usize>,
 }
@@ -50,20 +50,11 @@ impl Drop for Admission {
     }
 }
 
-/// One unfinished request. It ends for the client and for the engine at different times, in either order.
-#[derive(Default)]
-struct ActiveRequest {
-    /// `None` once the client has its last event.
-    output: Option<RequestOutput>,
-    /// `None` once the engine process has ended the job, and always with an engine in this process.
-    job: Option<JournaledJob>,
-}
-
 impl ActiveRequests {
     /// Adds a request that was prepared in this place of the queue.
     pub(crate) fn insert(&self, job: JobId, output: RequestOutput, mut admission: Admission) {
         let mut registry = self.lock();
-        registry.active.entry(job).or_default().output = Some(output);
+        registry.outputs.insert(job, output);
         if let Some(Place { tenant, .. }) = admission.0.take() {
             registry.end_preparing(&tenant);
         }
@@ -71,14 +62,13 @@ impl ActiveRequests {
 
     /// Removes a request that was not queued.
     pub(crate) fn remove(&self, job: JobId) {
-        self.update(|registry| registry.end(job, |request| request.output = None));
+        self.update(|registry| _ = registry.outputs.remove(&job));
     }
 
-    /// Changes the entries.
-    pub(crate) fn update<T>(&self, change: impl FnOnce(&mut Registry) -> T) -> T {
+    fn update<T>(&self, change: impl FnOnce(&mut Registry) -> T) -> T {
         let mut registry = self.lock();
         let changed = change(&mut registry);
-        if registry.outputs().next().is_none() {
+        if registry.outputs.is_empty() {
             self.0.empty.notify_waiters();
         }
         changed
@@ -86,21 +76,18 @@ impl ActiveRequests {
 
     pub(crate) fn find(&self, id: &str) -> Option<JobId> {
         let registry = self.lock();
-        let named = |(job, request): (&JobId, &ActiveRequest)| {
-            request.output.as_ref().filter(|output| output.is_named(id)).map(|_| *job)
-        };
-        registry.active.iter().find_map(named)
+        registry.outputs.iter().find(|(_, output)| output.is_named(id)).map(|(job, _)| *job)
     }
 
     pub(crate) fn infos(&self) -> Vec<RequestInfo> {
-        self.lock().outputs().map(RequestOutput::info).collect()
+        self.lock().outputs.values().map(RequestOutput::info).collect()
     }
 
     /// Waits until every client has its last event.
     pub(crate) async fn wait_until_empty(&self) {
         loop {
             let empty = self.0.empty.notified();
-            if self.lock().outputs().next().is_none() {
+            if self.lock().outputs.is_empty() {
                 return;
             }
             empty.await;
@@ -119,26 +106,22 @@ impl ActiveRequests {
         Some(Admission(Some(Place { requests: self.clone(), tenant: tenant.to_owned() })))
     }
 
-    /// Handles the reports of an engine in this process until it ends, then fails the remaining requests.
-    pub(crate) fn run(&self, reports: &Receiver<Report>, status: &EngineStatus, commands: &CommandSender) {
-        // In one process, jobs have their pixels.
-        while let Ok(Report { jobs, stats, replies, requested_pixels: _ }) = reports.recv() {
-            // The statistics come first: they include a request's end when its client sees it.
-            status.update(stats, replies);
-            for command in self.update(|registry| registry.handle(jobs)) {
+    /// Hands out the events of reports until the engine ends, then fails the remaining requests.
+    pub(crate) fn run(
+        &self,
+        reports: &Receiver<Vec<JobReport>>,
+        status: &EngineStatus,
+        commands: &CommandSender,
+    ) {
+        while let Ok(reports) = reports.recv() {
+            for command in self.update(|registry| registry.handle(reports)) {
                 let _stopping = commands.send(command);
             }
         }
         status.set_stopped();
-        self.fail_all();
-    }
-
-    /// Fails all requests: the engine has stopped.
-    pub(crate) fn fail_all(&self) {
         self.update(|registry| {
-            for request in std::mem::take(&mut registry.active).into_values() {
-                let stopped = JobUpdate::Failed(Failure::unavailable("the engine has stopped"));
-                request.output.map(|mut output| output.handle(stopped));
+            for mut output in std::mem::take(&mut registry.outputs).into_values() {
+                output.handle(JobUpdate::Failed(Failure::unavailable("the engine has stopped")));
             }
         });
     }
@@ -152,62 +135,35 @@ impl ActiveRequests {
 impl Registry {
     /// Sends the clients the events of reports. Returns commands to the loop: jobs that have finished here are cancelled
     /// there, and some go on as another job.
-    pub(crate) fn handle(&mut self, reports: Vec<JobReport>) -> Vec<Command> {
+    fn handle(&mut self, reports: Vec<JobReport>) -> Vec<Command> {
         let mut commands = Vec::new();
         for JobReport { job, update } in reports {
-            let output = self.active.get_mut(&job).and_then(|request| request.output.as_mut());
-            let Some(output) = output else { continue };
+            let Some(output) = self.outputs.get_mut(&job) else { continue };
             match output.handle(update) {
                 OutputState::Active => continue,
                 OutputState::Finished => {}
                 OutputState::Stopped => commands.push(Command::Cancel(job)),
                 OutputState::Continued(next) => {
-                    let output = self.active.get_mut(&job).and_then(|request| request.output.take());
-                    self.active.entry(next.id).or_default().output = output;
+                    let output = self.outputs.remove(&job);
+                    self.outputs.extend(output.map(|output| (next.id, output)));
                     commands.extend([Command::Cancel(job), Command::Submit(next)]);
                 }
             }
-            self.end(job, |request| request.output = None);
+            self.outputs.remove(&job);
         }
         commands
     }
 
-    /// Adds the job of a request.
-    pub(crate) fn insert_job(&mut self, job: JournaledJob) {
-        let id = job.job.id;
-        self.active.entry(id).or_default().job = Some(job);
-    }
-
-    /// The job of a request that the engine has not ended.
-    pub(crate) fn job_mut(&mut self, id: JobId) -> Option<&mut JournaledJob> {
-        self.active.get_mut(&id)?.job.as_mut()
-    }
-
-    /// The jobs that the engine has not ended, by id.
-    pub(crate) fn jobs(&self) -> impl Iterator<Item = &JournaledJob> {
-        self.active.values().filter_map(|request| request.job.as_ref())
-    }
-
-    /// The jobs that the engine has not ended, by id, to be changed.
-    pub(crate) fn jobs_mut(&mut self) -> impl Iterator<Item = &mut JournaledJob> {
-        self.active.values_mut().filter_map(|request| request.job.as_mut())
-    }
-
-    /// The engine has ended this job.
-    pub(crate) fn end_job(&mut self, id: JobId) {
-        self.end(id, |request| request.job = None);
-    }
-
     fn has_room(&self, tenant: &str, queue: usize, running: usize) -> bool {
         let full = queue.saturating_add(running);
-        let active = self.outputs().count() + self.preparing.values().sum::<usize>();
+        let active = self.outputs.len() + self.preparing.values().sum::<usize>();
         if active < full {
             return true;
         }
-        let others = self.outputs().map(RequestOutput::tenant);
+        let others = self.outputs.values().map(RequestOutput::tenant);
         let others = others.chain(self.preparing.keys().map(String::as_str));
         let tenants: BTreeSet<&str> = others.chain([tenant]).collect();
-        let prepared = self.outputs().filter(|output| output.tenant() == tenant).count();
+        let prepared = self.outputs.values().filter(|output| output.tenant() == tenant).count();
         let own = prepared + self.preparing.get(tenant).copied().unwrap_or(0);
         let under_share = tenants.len() > 1 && own.saturating_mul(tenants.len()) < queue;
         under_share && active < full.saturating_add(queue.div_ceil(4))
@@ -219,19 +175,6 @@ impl Registry {
             if *count == 0 {
                 self.preparing.remove(tenant);
             }
-        }
-    }
-
-    fn outputs(&self) -> impl Iterator<Item = &RequestOutput> {
-        self.active.values().filter_map(|request| request.output.as_ref())
-    }
-
-    /// Ends one side of a request, and removes it once both have ended.
-    fn end(&mut self, id: JobId, side: impl FnOnce(&mut ActiveRequest)) {
-        let Some(request) = self.active.get_mut(&id) else { return };
-        side(request);
-        if request.output.is_none() && request.job.is_none() {
-            self.active.remove(&id);
         }
     }
 }

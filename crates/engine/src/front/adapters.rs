@@ -10,7 +10,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
 
-use crate::{AdapterInfo, ModelInfo, NamedAdapter, StartError};
+use crate::error::StartError;
+use crate::info::{AdapterInfo, ModelInfo};
+use crate::settings::NamedAdapter;
 
 /// Longest name of an adapter, in bytes.
 const NAME_BYTES_MAX: usize = 256;

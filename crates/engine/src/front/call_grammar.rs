@@ -6,7 +6,7 @@ use omnibus_grammar::{
 };
 use omnibus_text::{CallRule, InputGrammar, Tokenizer, Tool, ToolCallFormat};
 
-use crate::Failure;
+use crate::error::Failure;
 use crate::request::{CallLimit, OutputMode, ReasoningPlace, Request, StructuredOutput, ToolChoice, refused};
 
 /// The field of errors about a tool's schema.

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::handle::Handle;
-use crate::Failure;
+use crate::error::Failure;
 use crate::event::{Delta, Event, FinishReason, TokenInfo, Usage};
 use crate::request::Request;
 

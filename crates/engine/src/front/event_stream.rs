@@ -3,7 +3,7 @@
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::output_processor::CancelOnDrop;
-use crate::Event;
+use crate::event::Event;
 
 /// A request's events, as its client receives them. Dropping it cancels the request.
 ///

@@ -1,36 +1,37 @@
-//! The handle: submits requests to a running engine and queries it.
+//! A loaded model: checks and tokenizes requests, and queues them at its engine.
 
 mod adapters;
+mod queries;
+mod resolved;
 mod speech;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use omnibus_core::{self as core, Goal};
 use omnibus_grammar::{GrammarLimits, Opening};
 use omnibus_text::AddSpecial;
+use resolved::{ModelLimits, Resolved};
 
-use super::adapters::{AdapterUse, ServedAdapters};
+use super::active_requests::{ActiveRequests, Admission};
+use super::adapters::ServedAdapters;
 use super::event_stream::EventStream;
 use super::model_text::{ModelText, TokenizedPrompt};
 use super::output_processor::{CancelOnDrop, RequestOutput};
 use super::reasoning_budget::ReasoningBudget;
 use super::session_names::SessionNames;
 use crate::digest::digest;
+use crate::error::Failure;
+use crate::info::{ModelDetails, ModelInfo, ModelState};
 use crate::logits_processor::LogitsProcessors;
-use crate::message::{Answer, Command, CommandSender, Job, JobGrammar, JobId, QueryId, Ready};
+use crate::message::{Command, CommandSender, Job, JobGrammar, JobId, Ready};
 use crate::model_source::ModelSource;
-use crate::registry::{ActiveRequests, Admission};
-use crate::request::{Input, OutputMode, ReasoningPlace, Request};
+use crate::request::{OutputMode, ReasoningPlace, Request, Sampling};
+use crate::sampler;
 use crate::settings::Settings;
 use crate::status::EngineStatus;
-use crate::{Failure, Health, ModelInfo, RequestInfo, Sampling, SessionInfo, SessionStats, Stats, sampler};
-
-/// A handle to a running engine. Clones share it. Dropping the last one stops the engine and waits for its end.
-#[derive(Clone)]
-pub struct Handle(Arc<Shared>);
 
 /// The parts of a started engine.
 pub(crate) struct Started {
@@ -44,53 +45,10 @@ pub(crate) struct Started {
     pub(crate) processors: LogitsProcessors,
 }
 
-/// A request's model, found once by its name.
-struct Resolved<'a> {
-    text: &'a ModelText,
-    adapter: Option<Arc<AdapterUse>>,
-    /// As requests are listed.
-    name: String,
-    limits: ModelLimits,
-}
-
-/// What a model takes of a prompt.
-#[derive(Debug, Clone, Copy)]
-struct ModelLimits {
-    /// Tokens below this.
-    vocab_size: usize,
-    /// Tokens of prompt and answer together.
-    max_model_len: usize,
-}
-
-impl ModelLimits {
-    /// Checks a request's prompt against them. The tokens that it may generate.
-    fn check(self, request: &Request, prompt: &[u32]) -> Result<usize, Failure> {
-        let Self { vocab_size, max_model_len } = self;
-        let field = match request.input {
-            Input::Chat(_) => "messages",
-            Input::Text(_) | Input::Tokens(_) | Input::Infill { .. } => "prompt",
-        };
-        if prompt.is_empty() {
-            return Err(Failure::bad_request(field, "the prompt has no tokens"));
-        }
-        if let Some(token) = prompt.iter().find(|token| **token as usize >= vocab_size) {
-            return Err(Failure::bad_request(field, format!("{token} is not a token of this model")));
-        }
-        let rest = max_model_len.saturating_sub(prompt.len()).max(1);
-        let max_new_tokens = request.max_new_tokens.unwrap_or(rest);
-        if prompt.len().saturating_add(max_new_tokens) > max_model_len {
-            return Err(Failure::TooLong {
-                prompt_tokens: prompt.len(),
-                completion_tokens: max_new_tokens,
-                limit: max_model_len,
-            });
-        }
-        Ok(max_new_tokens)
-    }
-}
-
-struct Shared {
+/// A model whose engine runs. Dropping the last reference stops the engine and waits for its end.
+pub(crate) struct LoadedModel {
     info: ModelInfo,
+    limits: ModelLimits,
     text: ModelText,
     commands: CommandSender,
     /// Ends when the engine has stopped.
@@ -109,7 +67,7 @@ struct Shared {
     adapters: ServedAdapters,
 }
 
-impl Drop for Shared {
+impl Drop for LoadedModel {
     fn drop(&mut self) {
         let _already_stopped = self.commands.send(Command::Stop);
         if let Some(thread) = self.thread.take() {
@@ -118,29 +76,32 @@ impl Drop for Shared {
     }
 }
 
-impl Handle {
-    /// The handle of a started engine.
+impl LoadedModel {
+    /// The model of a started engine.
     pub(crate) fn new(started: Started, source: &ModelSource, settings: &Settings) -> Self {
         let Started { text, ready, commands, thread, requests, status, processors } = started;
         let text = text.for_loaded(&ready);
         let Ready { architecture, quantization, context_length, max_model_len, .. } = ready;
         let Ready { vocab_size, memory, adapters, .. } = ready;
+        let limits = ModelLimits { vocab_size, max_model_len };
         let mut names = source.names().into_iter();
         let info = ModelInfo {
             id: names.next().unwrap_or_default(),
             aliases: names.collect(),
-            architecture,
-            quantization,
-            context_length,
-            max_model_len,
-            vocab_size,
-            memory,
-            loaded: true,
+            state: ModelState::Ready(ModelDetails {
+                architecture,
+                quantization,
+                context_length,
+                max_model_len,
+                vocab_size,
+                memory,
+            }),
             created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             adapter: None,
         };
-        Self(Arc::new(Shared {
+        Self {
             info,
+            limits,
             text,
             commands,
             thread: Some(thread),
@@ -156,19 +117,14 @@ impl Handle {
             grammar_limits: settings.grammar_limits.clone(),
             processors,
             adapters: ServedAdapters::new(adapters),
-        }))
-    }
-
-    /// Every served model: the model, then its adapters.
-    pub fn models(&self) -> Vec<ModelInfo> {
-        self.0.models()
+        }
     }
 
     /// Renders, tokenizes, checks and queues a request. Takes milliseconds of CPU for a long prompt: async callers run
     /// it on a thread that may block.
-    pub fn submit(&self, request: Request) -> Result<EventStream, Failure> {
+    pub(crate) fn submit(&self, request: Request) -> Result<EventStream, Failure> {
         let (request, model) = self.checked(request)?;
-        let place = self.0.admit(&request.tenant)?;
+        let place = self.admit(&request.tenant)?;
         self.submit_checked(request, model, place)
     }
 
@@ -180,18 +136,16 @@ impl Handle {
 
     /// A request that may be queued, with its input in the form that the model's chat template supports, and its model.
     fn checked(&self, mut request: Request) -> Result<(Request, Resolved<'_>), Failure> {
-        let shared = &*self.0;
-        shared.check_open()?;
+        self.check_open()?;
         request.validate()?;
-        if let Some(name) = request.sampling.processors.iter().find(|name| !shared.processors.contains(name))
-        {
+        if let Some(name) = request.sampling.processors.iter().find(|name| !self.processors.contains(name)) {
             let message = format!("the engine was started without a logits processor named `{name}`");
             return Err(Failure::bad_request("logits_processors", message));
         }
         if let Some(structured) = &request.structured {
-            structured.validate(&shared.grammar_limits)?;
+            structured.validate(&self.grammar_limits)?;
         }
-        let model = shared.resolve(request.model.as_deref())?;
+        let model = self.resolve(request.model.as_deref())?;
         request.input = model.text.adapt(request.input)?;
         Ok((request, model))
     }
@@ -202,7 +156,7 @@ impl Handle {
         model: Resolved<'_>,
         place: Admission,
     ) -> Result<EventStream, Failure> {
-        let id = self.0.next_id();
+        let id = self.next_id();
         let prompt = model.text.prompt(&request.input, AddSpecial::Yes, salt(&request, id))?;
         self.queue(id, (request, model), prompt, place)
     }
@@ -215,113 +169,30 @@ impl Handle {
         prompt: TokenizedPrompt,
         admission: Admission,
     ) -> Result<EventStream, Failure> {
-        let shared = &*self.0;
         if let Some(session) = &request.session_id {
-            shared.sessions.insert(&request.tenant, session, || shared.list_sessions().ok());
+            self.sessions.insert(&request.tenant, session, || self.list_sessions().ok());
         }
-        let mut job = shared.job(id, &request, &model, prompt)?;
+        let mut job = self.job(id, &request, &model, prompt)?;
         let Resolved { text, adapter, name, .. } = model;
         job.request.adapter = adapter.as_ref().map_or(0, |adapter| adapter.id);
         let (events_tx, events) = tokio::sync::mpsc::unbounded_channel();
         let output_text = text.output_text(&request, &job.request.prompt);
-        let budget = shared.reasoning_budget(&request, &job);
+        let budget = self.reasoning_budget(&request, &job);
         let jobs = std::iter::once(id).chain(budget.as_ref().map(ReasoningBudget::next_id)).collect();
         let output = RequestOutput::new(&request, (name, adapter), &job, (output_text, budget), events_tx);
-        shared.requests.insert(id, output, admission);
+        self.requests.insert(id, output, admission);
         tracing::debug!(request_id = request.id, job = id.0, prompt_tokens = job.prompt, "request queued");
-        if shared.commands.send(Command::Submit(Box::new(job))).is_err() {
-            shared.requests.remove(id);
+        if self.commands.send(Command::Submit(Box::new(job))).is_err() {
+            self.requests.remove(id);
             return Err(Failure::unavailable("the engine has stopped"));
         }
-        Ok(EventStream::new(request.id, events, CancelOnDrop { jobs, commands: shared.commands.clone() }))
-    }
-
-    /// A place in the queue for a tenant's request that is prepared before it is submitted: whose media are fetched. Fails
-    /// while the queue is full.
-    pub fn admit(&self, tenant: &str) -> Result<Admission, Failure> {
-        self.0.admit(tenant)
-    }
-
-    /// Cancels a request; false when none has that id. Its stream still ends with an event.
-    pub fn cancel(&self, id: &str) -> bool {
-        let found = self.0.requests.find(id);
-        found.is_some_and(|job| self.0.commands.send(Command::Cancel(job)).is_ok())
-    }
-
-    /// A tenant's sessions. Blocks until the current step is done, at most some seconds.
-    pub fn sessions(&self, tenant: &str) -> Result<Vec<SessionInfo>, Failure> {
-        let shared = &*self.0;
-        if let Some(failure) = shared.status.refusal() {
-            return Err(failure);
-        }
-        Ok(shared.sessions.of(tenant, &shared.list_sessions()?))
-    }
-
-    /// Ends a tenant's session; false when none has that id.
-    pub fn drop_session(&self, tenant: &str, id: &str) -> Result<bool, Failure> {
-        if !self.sessions(tenant)?.iter().any(|session| session.id == id) {
-            return Ok(false);
-        }
-        self.0.send(Command::DropSession(SessionNames::number(tenant, id)))?;
-        Ok(true)
-    }
-
-    /// The unfinished requests.
-    pub fn requests(&self) -> Vec<RequestInfo> {
-        self.0.requests.infos()
-    }
-
-    /// The tokens that a request with this input would start from.
-    pub fn tokenize(
-        &self,
-        model: Option<&str>,
-        input: &Input,
-        special: AddSpecial,
-    ) -> Result<Vec<u32>, Failure> {
-        let text = self.0.text_of(model)?;
-        let has_media = matches!(input, Input::Chat(chat) if !chat.media.is_empty());
-        let _place = if has_media { self.admit("")? } else { Admission::default() };
-        let salt = digest(&[b"tokenize"]);
-        Ok(text.prompt(&text.adapt(input.clone())?, special, salt)?.tokens)
-    }
-
-    /// The bytes of each token.
-    pub fn pieces(&self, model: Option<&str>, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure> {
-        self.0.text_of(model)?.pieces(tokens)
-    }
-
-    /// The tokens' text.
-    pub fn detokenize(&self, model: Option<&str>, tokens: &[u32]) -> Result<String, Failure> {
-        self.0.text_of(model)?.detokenize(tokens)
-    }
-
-    /// Whether the engine makes progress.
-    pub fn health(&self) -> Health {
-        self.0.status.health()
-    }
-
-    /// The latest statistics.
-    pub fn stats(&self) -> Stats {
-        self.0.status.stats()
-    }
-
-    /// Accepts no more requests, waits for the running ones, then cancels the rest and waits for their last events.
-    pub async fn drain(&self, timeout: Duration) {
-        /// A cancelled request ends with the step in flight; a hung engine is not waited for.
-        const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-        self.0.draining.store(true, Ordering::Relaxed);
-        if tokio::time::timeout(timeout, self.0.requests.wait_until_empty()).await.is_err() {
-            for request in self.requests() {
-                self.cancel(&request.id);
-            }
-            let _hung = tokio::time::timeout(SHUTDOWN_TIMEOUT, self.0.requests.wait_until_empty()).await;
-        }
+        Ok(EventStream::new(request.id, events, CancelOnDrop { jobs, commands: self.commands.clone() }))
     }
 }
 
-impl Shared {
+impl LoadedModel {
     /// Fails while no requests are taken.
-    fn check_open(&self) -> Result<(), Failure> {
+    pub(crate) fn check_open(&self) -> Result<(), Failure> {
         if self.draining.load(Ordering::Relaxed) {
             return Err(Failure::unavailable("it is shutting down"));
         }
@@ -332,58 +203,10 @@ impl Shared {
         JobId(self.next_job.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A place in the queue. Fails while it is full.
-    fn admit(&self, tenant: &str) -> Result<Admission, Failure> {
+    /// A place in the queue for a tenant's request that is prepared before it is submitted. Fails while the queue is full.
+    pub(crate) fn admit(&self, tenant: &str) -> Result<Admission, Failure> {
         let place = self.requests.admit(tenant, self.max_queue, self.status.running());
         place.ok_or_else(|| Failure::Busy { retry_after_s: self.status.retry_after_s() })
-    }
-
-    /// All tenants' sessions. Blocks until the loop replies.
-    fn list_sessions(&self) -> Result<Vec<SessionStats>, Failure> {
-        const TIMEOUT: Duration = Duration::from_secs(10);
-        match self.query(TIMEOUT, Command::ListSessions)? {
-            Answer::Sessions(sessions) => Ok(sessions),
-            Answer::Adapter(_) => {
-                Err(Failure::unavailable("unexpected reply from the engine; this is a bug"))
-            }
-        }
-    }
-
-    fn query(&self, timeout: Duration, command: impl FnOnce(QueryId) -> Command) -> Result<Answer, Failure> {
-        let (query, reply) = self.status.new_query();
-        let sent = self.send(command(query));
-        let answer = sent.map(|()| reply.recv_timeout(timeout));
-        self.status.end_query(query);
-        answer?.map_err(|_| Failure::unavailable("the engine does not answer"))
-    }
-
-    fn send(&self, command: Command) -> Result<(), Failure> {
-        self.commands.send(command).map_err(|_| Failure::unavailable("the engine has stopped"))
-    }
-
-    fn models(&self) -> Vec<ModelInfo> {
-        let adapters = self.adapters.models(&self.info);
-        std::iter::once(self.info.clone()).chain(adapters).collect()
-    }
-
-    fn text_of(&self, model: Option<&str>) -> Result<&ModelText, Failure> {
-        self.resolve(model).map(|resolved| resolved.text)
-    }
-
-    /// What serves requests for a model: the model itself, or one of its adapters as `name` or `model:name`.
-    fn resolve(&self, model: Option<&str>) -> Result<Resolved<'_>, Failure> {
-        let ModelInfo { vocab_size, max_model_len, .. } = self.info;
-        let limits = ModelLimits { vocab_size, max_model_len };
-        let base = Resolved { text: &self.text, adapter: None, name: self.info.id.clone(), limits };
-        let Some(name) = model else { return Ok(base) };
-        if self.info.names().any(|served| served == name) {
-            return Ok(base);
-        }
-        let of_base = |base: &str| name.strip_prefix(base)?.strip_prefix(':');
-        let named = std::iter::once(name).chain(self.info.names().filter_map(of_base));
-        let found = named.filter_map(|name| Some((name, self.adapters.find(name)?))).next();
-        let (name, adapter) = found.ok_or_else(|| Failure::unknown_model(name, &self.models()))?;
-        Ok(Resolved { adapter: Some(adapter), name: name.to_owned(), ..base })
     }
 
     /// The limit on a request's reasoning, if it has one and the model reasons.

@@ -29,7 +29,7 @@ use prepared::PreparedCache;
 pub(super) use prepared::{Prepared, PreparedContent};
 pub(crate) use sounds::SpeechWindow;
 
-use crate::Failure;
+use crate::error::Failure;
 use crate::media::{ByteBudget, EncoderPixels, MediaFiles, MediaItem};
 use crate::message::Ready;
 use crate::request::Chat;

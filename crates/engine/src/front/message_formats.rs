@@ -5,7 +5,7 @@ use omnibus_text::{
     ToolCallFormat, ToolPrompt, ToolSchemas,
 };
 
-use crate::StartError;
+use crate::error::StartError;
 use crate::request::{Chat, OutputMode, Request};
 use crate::settings::Settings;
 

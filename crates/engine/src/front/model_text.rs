@@ -15,11 +15,11 @@ use super::media::{self, MediaReader, Prepared, PromptMedia};
 use super::message_boundaries::{MessageBoundaries, Rendered};
 use super::message_formats::MessageFormats;
 use super::output_text::OutputText;
+use crate::error::{Failure, StartError};
 use crate::message::Ready;
 use crate::request::{Chat, Input, Request, StructuredOutput};
 use crate::settings::Settings;
-use crate::transcription::tokens::SpeechTokens;
-use crate::{Failure, StartError};
+use crate::whisper::tokens::SpeechTokens;
 
 /// Turns conversations into tokens and tokens into text.
 pub(crate) struct ModelText {

@@ -8,9 +8,11 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::adapters::AdapterUse;
 use super::output_text::{Ended, NewText, OutputText, Part};
 use super::reasoning_budget::ReasoningBudget;
+use crate::error::Failure;
 use crate::event::{Candidate, Delta, Event, FinishReason, MediaUsage, StopMatch, TokenInfo, Usage};
+use crate::info::{RequestInfo, RequestOrigin, RequestState};
 use crate::message::{Command, CommandSender, Job, JobId, JobUpdate, TokenLogprobs};
-use crate::{Failure, RequestInfo, RequestOrigin, RequestState};
+use crate::request::Request;
 
 /// One request's output so far.
 pub(crate) struct RequestOutput {
@@ -47,7 +49,7 @@ enum PromptLogprobs {
 
 impl RequestOutput {
     pub(super) fn new(
-        request: &crate::Request,
+        request: &Request,
         (model, adapter): (String, Option<Arc<AdapterUse>>),
         job: &Job,
         (text, budget): (OutputText, Option<ReasoningBudget>),

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use crate::digest::digest;
-use crate::{SessionInfo, SessionStats};
+use crate::info::SessionInfo;
+use crate::stats::SessionStats;
 
 /// Beyond this many, names of sessions that no longer exist are dropped.
 const NAMES_MAX: usize = 8192;

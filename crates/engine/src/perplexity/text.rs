@@ -5,8 +5,9 @@ use std::path::Path;
 use omnibus_text::{AddSpecial, Tokenizer};
 use serde_json::Value;
 
+use crate::error::StartError;
 use crate::front::tokenizer_of;
-use crate::{ModelSource, StartError};
+use crate::model_source::ModelSource;
 
 /// Sequences of equal length.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -126,13 +126,15 @@ mod tests {
     use omnibus_core::Request;
 
     use super::*;
+    use crate::alignment::{AlignedTokens, Alignment};
+    use crate::error::Failure;
     use crate::media::{EncoderPixels, GridSpan, JobMedia, MediaKey, ViewPixels};
     use crate::message::{
         Answer, Job, JobId, JobReport, JobUpdate, QueryId, QueryReply, StatsReport, TokenLogprobs,
     };
-    use crate::{
-        AlignedTokens, Alignment, Failure, NamedAdapter, Sampling, SchedulerStats, SessionStats, Stats,
-    };
+    use crate::request::Sampling;
+    use crate::settings::NamedAdapter;
+    use crate::stats::{SchedulerStats, SessionStats, Stats};
 
     fn check<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(messages: Vec<T>) {
         let mut bytes = Vec::new();

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use mlx::{Array, Dtype};
 
 use super::Chooser;
-use crate::Sampling;
+use crate::request::Sampling;
 
 /// The adjusted tokens of one sequence, one column entry each.
 #[derive(Debug, Default)]

@@ -16,7 +16,7 @@ use super::random::uniform;
 use super::state::SequenceState;
 use super::xtc::{XtcArrays, XtcParameters};
 use super::{Chooser, PendingSample, SampleRow};
-use crate::Sampling;
+use crate::request::Sampling;
 use crate::sampler::logprobs::PendingLogprobs;
 
 /// The sampling parameters of a step's rows.

@@ -7,7 +7,7 @@ use super::adjustments::AdjustmentArrays;
 use super::masks::MaskArrays;
 use super::random::uniform;
 use super::xtc::XtcArrays;
-use crate::Sampling;
+use crate::request::Sampling;
 
 /// The parameters of a step's rows.
 pub(super) struct KernelRows {

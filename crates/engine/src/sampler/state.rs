@@ -5,8 +5,8 @@ use omnibus_grammar::TokenMask;
 use serde::{Deserialize, Serialize};
 
 use super::adjustments::LogitAdjustments;
-use crate::Sampling;
 use crate::message::Job;
+use crate::request::Sampling;
 
 /// Changes of the sequences' sampling state since the last step. Applied in the order of the fields.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use mlx::Array;
 use omnibus_core::SequenceId;
 
 use super::{Chooser, LateStops, NewSequence, SampleRow, Sampler, SamplingChanges};
-use crate::Sampling;
 use crate::message::TokenLogprobs;
+use crate::request::Sampling;
 
 /// Probabilities 0.4, 0.3, 0.15, 0.1, 0.05, not in this order.
 const LIKELY: [f32; 5] = [0.1, 0.4, 0.05, 0.3, 0.15];

@@ -6,7 +6,7 @@ use mlx::Array;
 
 use super::SampleRow;
 use super::random::{mix, uniform};
-use crate::Sampling;
+use crate::request::Sampling;
 
 /// The rows of a batch that may exclude tokens.
 pub(super) struct XtcParameters {

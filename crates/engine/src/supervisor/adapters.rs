@@ -4,8 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::NamedAdapter;
 use crate::message::{Answer, Command, QueryId, QueryReply};
+use crate::settings::NamedAdapter;
 
 /// Adapters that a process was sent to load, without an answer so far.
 #[derive(Debug, Default)]

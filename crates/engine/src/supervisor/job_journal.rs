@@ -10,22 +10,24 @@
 //!
 //! Invariant: no processes, no sockets, no clock: time is an argument.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-use super::journaled_job::JobState;
+use super::journaled_job::{JobState, JournaledJob};
+use crate::error::Failure;
+use crate::event::FinishReason;
+use crate::media::{EncoderPixels, MediaKey};
 use crate::message::{Job, JobId, JobReport, JobUpdate};
-use crate::registry::Registry;
-use crate::{Failure, FinishReason};
 
 /// Crashes alone after which a job is refused.
 const CRASHES_MAX: u32 = 2;
 /// The most doublings of a suspect's probation.
 const PROBATION_DOUBLINGS_MAX: u32 = 8;
 
-/// The order in which the registry's jobs go to processes.
+/// The jobs that the engine has not ended, and the order in which they go to processes.
 #[derive(Debug, Default)]
 pub(super) struct JobJournal {
+    jobs: BTreeMap<JobId, JournaledJob>,
     /// Suspects not dispatched since the last crash, in the order of their trials.
     suspects: VecDeque<JobId>,
     /// The suspect on trial.
@@ -46,12 +48,23 @@ pub(super) enum Cancelled {
 }
 
 impl JobJournal {
+    /// Adds a new job.
+    pub(super) fn insert(&mut self, job: Job, now: Instant) {
+        self.jobs.insert(job.id, JournaledJob::new(job, now));
+    }
+
+    /// The content of a job's media, as long as the job has not ended.
+    pub(super) fn pixels(&self, job: JobId, key: MediaKey) -> Option<EncoderPixels> {
+        let media = &self.jobs.get(&job)?.job.media;
+        media.iter().find(|media| media.key == key)?.pixels.clone()
+    }
+
     /// Ends a job.
-    pub(super) fn cancel(&mut self, registry: &mut Registry, id: JobId) -> Cancelled {
-        let Some(entry) = registry.job_mut(id) else { return Cancelled::Unknown };
+    pub(super) fn cancel(&mut self, id: JobId) -> Cancelled {
+        let Some(entry) = self.jobs.get_mut(&id) else { return Cancelled::Unknown };
         match entry.state {
             JobState::Held | JobState::Rejected => {
-                self.remove(registry, id);
+                self.remove(id);
                 Cancelled::Here
             }
             JobState::Dispatched | JobState::Started => {
@@ -63,21 +76,21 @@ impl JobJournal {
     }
 
     /// Jobs to send to the process now. While there are suspects, only the next of them.
-    pub(super) fn dispatch(&mut self, registry: &mut Registry, now: Instant) -> Vec<Job> {
+    pub(super) fn dispatch(&mut self, now: Instant) -> Vec<Job> {
         if self.on_trial.is_some() {
             return Vec::new();
         }
         self.on_trial = self.suspects.pop_front();
         if let Some(id) = self.on_trial {
-            return Self::dispatch_one(registry, id, now).into_iter().collect();
+            return self.dispatch_one(id, now).into_iter().collect();
         }
-        let held = registry.jobs().filter(|entry| entry.state == JobState::Held);
+        let held = self.jobs.values().filter(|entry| entry.state == JobState::Held);
         let held: Vec<JobId> = held.map(|entry| entry.job.id).collect();
-        held.into_iter().filter_map(|id| Self::dispatch_one(registry, id, now)).collect()
+        held.into_iter().filter_map(|id| self.dispatch_one(id, now)).collect()
     }
 
-    fn dispatch_one(registry: &mut Registry, id: JobId, now: Instant) -> Option<Job> {
-        let entry = registry.job_mut(id)?;
+    fn dispatch_one(&mut self, id: JobId, now: Instant) -> Option<Job> {
+        let entry = self.jobs.get_mut(&id)?;
         entry.state = JobState::Dispatched;
         let mut job = entry.job.clone();
         let waited_s = now.saturating_duration_since(entry.arrived).as_secs_f64();
@@ -91,8 +104,8 @@ impl JobJournal {
     }
 
     /// True while the process has jobs.
-    pub(super) fn has_dispatched(registry: &Registry) -> bool {
-        registry.jobs().any(|entry| !matches!(entry.state, JobState::Held | JobState::Rejected))
+    pub(super) fn has_dispatched(&self) -> bool {
+        self.jobs.values().any(|entry| !matches!(entry.state, JobState::Held | JobState::Rejected))
     }
 
     /// True while suspects wait or are on trial.
@@ -101,15 +114,15 @@ impl JobJournal {
     }
 
     /// Records the process's reports. Returns those that the clients should get.
-    pub(super) fn record(&mut self, registry: &mut Registry, mut reports: Vec<JobReport>) -> Vec<JobReport> {
-        reports.retain(|report| self.record_one(registry, report));
+    pub(super) fn record(&mut self, mut reports: Vec<JobReport>) -> Vec<JobReport> {
+        reports.retain(|report| self.record_one(report));
         reports
     }
 
     /// False when the clients should not get it.
-    fn record_one(&mut self, registry: &mut Registry, report: &JobReport) -> bool {
+    fn record_one(&mut self, report: &JobReport) -> bool {
         let (id, probation) = (report.job, self.probation());
-        let Some(entry) = registry.job_mut(id) else { return false };
+        let Some(entry) = self.jobs.get_mut(&id) else { return false };
         match &report.update {
             JobUpdate::Started { .. } => {
                 if entry.state == JobState::Dispatched {
@@ -122,7 +135,7 @@ impl JobJournal {
                 entry.job.request.goal = entry.job.request.goal.after(1);
                 entry.tokens_sent += 1;
                 if entry.tokens_sent >= probation {
-                    self.clear(registry, id);
+                    self.clear(id);
                 }
             }
             JobUpdate::Failed(Failure::Busy { .. })
@@ -133,14 +146,14 @@ impl JobJournal {
                 if self.on_trial == Some(id) {
                     self.on_trial = None;
                 }
-                if !Self::has_dispatched(registry) {
-                    Self::retry_rejected(registry);
+                if !self.has_dispatched() {
+                    self.retry_rejected();
                 }
                 return false;
             }
             JobUpdate::Finished(_) | JobUpdate::Failed(_) => {
-                self.remove(registry, id);
-                Self::retry_rejected(registry);
+                self.remove(id);
+                self.retry_rejected();
             }
         }
         true
@@ -152,51 +165,51 @@ impl JobJournal {
     }
 
     /// The job has made progress, so it is no suspect.
-    fn clear(&mut self, registry: &mut Registry, id: JobId) {
+    fn clear(&mut self, id: JobId) {
         self.on_trial = self.on_trial.filter(|suspect| *suspect != id);
-        if let Some(entry) = registry.job_mut(id) {
+        if let Some(entry) = self.jobs.get_mut(&id) {
             entry.crashes_alone = 0;
         }
     }
 
-    fn remove(&mut self, registry: &mut Registry, id: JobId) {
-        registry.end_job(id);
+    fn remove(&mut self, id: JobId) {
+        self.jobs.remove(&id);
         self.suspects.retain(|suspect| *suspect != id);
         self.on_trial = self.on_trial.filter(|suspect| *suspect != id);
     }
 
-    fn retry_rejected(registry: &mut Registry) {
-        for entry in registry.jobs_mut().filter(|entry| entry.state == JobState::Rejected) {
+    fn retry_rejected(&mut self) {
+        for entry in self.jobs.values_mut().filter(|entry| entry.state == JobState::Rejected) {
             entry.state = JobState::Held;
         }
     }
 
     /// Takes all jobs back from a crashed process. Returns reports for the clients: mostly none.
-    pub(super) fn crashed(&mut self, registry: &mut Registry) -> Vec<JobReport> {
+    pub(super) fn crashed(&mut self) -> Vec<JobReport> {
         self.recent_crashes = self.recent_crashes.saturating_add(1);
         let mut reports = Vec::new();
         let in_state = |state| {
-            let matching = registry.jobs().filter(move |entry| entry.state == state);
+            let matching = self.jobs.values().filter(move |entry| entry.state == state);
             matching.map(|entry| entry.job.id).collect::<Vec<JobId>>()
         };
         let (started, dispatched) = (in_state(JobState::Started), in_state(JobState::Dispatched));
         for id in in_state(JobState::Cancelling) {
-            self.remove(registry, id);
+            self.remove(id);
             reports.push(JobReport { job: id, update: JobUpdate::Finished(FinishReason::Cancelled) });
         }
         // A process that crashes before any job has started crashes because of a job in its queue.
         let suspected = if started.is_empty() { dispatched } else { started };
         if let ([alone], true) = (suspected.as_slice(), reports.is_empty()) {
-            reports.extend(self.count_crash_alone(registry, *alone));
+            reports.extend(self.count_crash_alone(*alone));
         }
         let earlier = self.on_trial.take().into_iter().chain(std::mem::take(&mut self.suspects));
         let suspects = earlier.chain(suspected).filter(|_| self.recent_crashes > 1);
         for id in suspects {
-            if registry.job_mut(id).is_some() && !self.suspects.contains(&id) {
+            if self.jobs.get_mut(&id).is_some() && !self.suspects.contains(&id) {
                 self.suspects.push_back(id);
             }
         }
-        for entry in registry.jobs_mut() {
+        for entry in self.jobs.values_mut() {
             entry.resumed |= entry.state != JobState::Held;
             (entry.state, entry.tokens_sent) = (JobState::Held, 0);
         }
@@ -204,31 +217,30 @@ impl JobJournal {
     }
 
     /// Takes all jobs back from a process that ended before it computed anything. No job is suspected.
-    pub(super) fn take_back(&mut self, registry: &mut Registry) {
+    pub(super) fn take_back(&mut self) {
         if let Some(suspect) = self.on_trial.take() {
             self.suspects.push_front(suspect);
         }
-        for entry in registry.jobs_mut() {
+        for entry in self.jobs.values_mut() {
             (entry.state, entry.tokens_sent) = (JobState::Held, 0);
         }
     }
 
     /// Ends every job.
-    pub(super) fn fail_all(&mut self, registry: &mut Registry, failure: &Failure) -> Vec<JobReport> {
+    pub(super) fn fail_all(&mut self, failure: &Failure) -> Vec<JobReport> {
         self.on_trial = None;
         self.suspects.clear();
-        let jobs: Vec<JobId> = registry.jobs().map(|entry| entry.job.id).collect();
-        jobs.iter().for_each(|job| registry.end_job(*job));
-        jobs.into_iter().map(|job| JobReport { job, update: JobUpdate::Failed(failure.clone()) }).collect()
+        let jobs = std::mem::take(&mut self.jobs).into_keys();
+        jobs.map(|job| JobReport { job, update: JobUpdate::Failed(failure.clone()) }).collect()
     }
 
-    fn count_crash_alone(&mut self, registry: &mut Registry, id: JobId) -> Option<JobReport> {
-        let entry = registry.job_mut(id)?;
+    fn count_crash_alone(&mut self, id: JobId) -> Option<JobReport> {
+        let entry = self.jobs.get_mut(&id)?;
         entry.crashes_alone += 1;
         if entry.crashes_alone < CRASHES_MAX {
             return None;
         }
-        self.remove(registry, id);
+        self.remove(id);
         let message = "this request ended the engine twice, with nothing else running".to_owned();
         Some(JobReport { job: id, update: JobUpdate::Failed(Failure::Engine { message }) })
     }

@@ -6,9 +6,9 @@ use crate::message::Job;
 
 /// A job that an engine process has or will get.
 #[derive(Debug)]
-pub(crate) struct JournaledJob {
+pub(super) struct JournaledJob {
     /// Its prompt ends with the reported tokens.
-    pub(crate) job: Job,
+    pub(super) job: Job,
     pub(super) arrived: Instant,
     pub(super) state: JobState,
     /// Tokens reported by the current process.

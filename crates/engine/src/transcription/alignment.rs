@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::AlignedTokens;
+use crate::alignment::AlignedTokens;
 
 /// Frames on each side of the median that smooths weights.
 const MEDIAN_REACH: usize = 3;

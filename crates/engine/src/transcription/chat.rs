@@ -3,7 +3,8 @@
 use omnibus_text::{ContentPart, MediaIndex, Message, Role};
 
 use super::{Language, SpeechTask};
-use crate::{Chat, Input, MediaItem, MediaSource};
+use crate::media::{MediaItem, MediaSource};
+use crate::request::{Chat, Input};
 
 /// Bytes of a file's header.
 const HEADER: u32 = 36;

@@ -3,7 +3,7 @@
 //! Source: openai/whisper `transcribe.py`. A pair of times ends one segment and begins the next; what stands behind the last
 //! pair is left to the next window.
 
-use super::tokens::SpeechTokens;
+use crate::whisper::tokens::SpeechTokens;
 
 /// A part of a window's tokens; times are in steps from the window's start.
 #[derive(Debug, Clone, PartialEq, Eq)]

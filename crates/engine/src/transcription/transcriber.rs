@@ -6,20 +6,19 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::rules::SPEECH_RULES;
 use super::segments::{TokenSegment, WindowSegments, divide};
-use super::sound::Sound;
-use super::tokens::{SpeechTokens, TIME_STEP_S};
 use super::{
     Language, SpeechSegment, SpeechSummary, SpeechTask, SpeechTimes, TranscriptionEvent, WindowQuality,
 };
 use super::{chat, quality, windows};
-use crate::front::SpeechWindow;
-use crate::registry::Admission;
-use crate::{
-    AlignedTokens, Delta, Event, EventStream, Failure, Handle, Input, OutputMode, Request, Sampling,
-    TokenInfo, Usage,
-};
+use crate::alignment::AlignedTokens;
+use crate::error::Failure;
+use crate::event::{Delta, Event, TokenInfo, Usage};
+use crate::front::{Admission, EventStream, LoadedModel, SpeechWindow};
+use crate::media::Sound;
+use crate::request::{Input, OutputMode, Request, Sampling};
+use crate::whisper::rules::SPEECH_RULES;
+use crate::whisper::tokens::{SpeechTokens, TIME_STEP_S};
 
 /// Added to the logits of tokens of which one must come.
 const CERTAIN: f32 = 100.0;
@@ -58,7 +57,7 @@ impl TranscriptionStream {
 
 /// What is written down so far, and how to go on.
 pub(crate) struct Transcriber {
-    pub(crate) handle: Handle,
+    pub(crate) model: Arc<LoadedModel>,
     /// What each window's request begins from.
     pub(crate) request: Request,
     /// The API's field of the sound.
@@ -130,8 +129,8 @@ impl Transcriber {
         let sampling = Sampling { temperature: self.temperature, ..self.request.sampling.clone() };
         let output = OutputMode::Message { calls: None };
         let request = Request { output, logprobs: Some(0), ..self.window_request(input, sampling) };
-        let (handle, place) = (self.handle.clone(), std::mem::take(&mut self.place));
-        let stream = blocking(move || handle.submit_admitted(request, place)).await?;
+        let (model, place) = (Arc::clone(&self.model), std::mem::take(&mut self.place));
+        let stream = blocking(move || model.submit_admitted(request, place)).await?;
         let Generated { tokens, text, .. } = self.collect(stream).await?;
         let quality = quality_of(&tokens, &text, self.temperature, 0.0);
         self.done = range.end;
@@ -149,11 +148,11 @@ impl Transcriber {
         speech: &SpeechTokens,
     ) -> Result<Vec<SpeechSegment>, Failure> {
         let range = self.done..(self.done + self.window).min(self.sound.samples().len());
-        let (handle, sound, of_window) = (self.handle.clone(), self.sound.clone(), range.clone());
+        let (model, sound, of_window) = (Arc::clone(&self.model), self.sound.clone(), range.clone());
         let request = self.request.clone();
         let window = blocking(move || {
             let samples = sound.samples().get(of_window).unwrap_or_default();
-            handle.speech_window(&request, samples)
+            model.speech_window(&request, samples)
         })
         .await?;
         if self.language.is_none() && !speech.languages.is_empty() {
@@ -259,7 +258,7 @@ impl Transcriber {
     /// The text among tokens.
     fn text(&self, tokens: &[u32], speech: &SpeechTokens) -> Result<String, Failure> {
         let text: Vec<u32> = tokens.iter().copied().filter(|token| speech.is_text(*token)).collect();
-        self.handle.detokenize(self.request.model.as_deref(), &text)
+        self.model.text_of(self.request.model.as_deref())?.detokenize(&text)
     }
 
     /// What a window's answer continues: the text before it, the start, the language and the task.
@@ -308,7 +307,7 @@ impl Transcriber {
     /// Queues a generation of a window. A transcription that has begun is not refused: it holds a place from then on.
     fn submit(&mut self, request: Request, window: &SpeechWindow) -> Result<EventStream, Failure> {
         let place = std::mem::take(&mut self.place);
-        self.handle.submit_speech(request, window.clone(), place)
+        self.model.submit_speech(request, window.clone(), place)
     }
 
     fn window_request(&self, input: Input, sampling: Sampling) -> Request {

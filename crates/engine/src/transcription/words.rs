@@ -4,8 +4,8 @@
 
 use std::ops::Range;
 
-use super::tokens::TIME_STEP_S;
-use crate::Failure;
+use crate::error::Failure;
+use crate::whisper::tokens::TIME_STEP_S;
 
 /// Marks that are written beside words.
 const MARKS: &str = "\"'“”‘’«»「」『』¿¡()[]{}-–—.。,，!！?？:：;；、…";

@@ -3,7 +3,7 @@
 //! Source: arXiv 2212.04356 §4.5; openai/whisper `decoding.py`, whose rules transformers has, too.
 
 use super::tokens::SpeechTokens;
-use crate::{LogitsProcessor, SequenceTokens};
+use crate::logits_processor::{LogitsProcessor, SequenceTokens};
 
 /// The name of the rules among an engine's logits processors.
 pub(crate) const SPEECH_RULES: &str = "speech";

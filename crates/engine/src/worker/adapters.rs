@@ -2,7 +2,7 @@
 
 use omnibus_model::Model;
 
-use crate::StartError;
+use crate::error::StartError;
 use crate::settings::{NamedAdapter, Settings};
 
 /// Loads them, and returns those that were loaded. At an engine's start all must load; when its process starts again, one

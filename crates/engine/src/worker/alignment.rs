@@ -5,7 +5,7 @@ use omnibus_core::SequenceId;
 use omnibus_model::{CrossHead, CrossWeights};
 
 use super::step_input::AlignedRows;
-use crate::AlignedTokens;
+use crate::alignment::AlignedTokens;
 use crate::message::JobUpdate;
 
 /// Weights of one sequence's rows in one step, not yet read.

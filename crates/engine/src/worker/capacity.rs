@@ -5,8 +5,9 @@ use omnibus_kv::CacheKind;
 use omnibus_model::{Blueprint, KvCacheGroup, KvStorage, Model, UnquantizedPrefix};
 
 use crate::device_memory::DeviceMemory;
+use crate::error::StartError;
+use crate::memory_plan::MemoryPlan;
 use crate::settings::{PrefixCache, Settings};
-use crate::{MemoryPlan, StartError};
 
 /// Of the tokens that the KV cache holds, what smaller ones hold.
 const SMALLER_SHARES: &[f64] = &[0.75, 0.5, 0.375, 0.25];

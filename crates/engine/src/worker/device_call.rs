@@ -17,7 +17,7 @@ use super::step_input::StepInput;
 use crate::media::{EncoderPixels, JobMedia, MediaKey};
 use crate::message::{JobUpdate, TokenLogprobs};
 use crate::sampler::SamplingChanges;
-use crate::{LaunchStats, MediaStats};
+use crate::stats::{LaunchStats, MediaStats};
 
 /// What computes: the model, its KV cache, the sampling state of all sequences, and the features of media.
 pub(super) trait Device {

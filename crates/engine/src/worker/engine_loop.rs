@@ -31,12 +31,13 @@ use super::kv_offload::{Idleness, KvOffload};
 use super::prompt_file::PromptFile;
 use super::proposer::Proposer;
 use super::step_input::{RequestRows, StepInput};
+use crate::error::Failure;
+use crate::event::FinishReason;
 use crate::media::MediaKey;
 use crate::message::{
     Command, Job, JobId, JobReport, JobUpdate, QueryReply, ReportSender, StepStats, TokenLogprobs,
 };
 use crate::sampler::{LateStops, NewSequence, SamplingChanges, needs_history};
-use crate::{Failure, FinishReason};
 use report::LoopStats;
 use results::StepTokens;
 

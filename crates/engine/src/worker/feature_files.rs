@@ -12,8 +12,9 @@ use omnibus_model::encoders::Features;
 use sha2::{Digest, Sha256};
 
 use crate::disk::{BlockName, BlockSizes, Disk, ReadResult};
+use crate::error::StartError;
 use crate::media::MediaKey;
-use crate::{DiskSettings, Settings, StartError};
+use crate::settings::{DiskSettings, Settings};
 
 /// Of the disk cache's limit, the share that features have on top.
 const SHARE: u64 = 10;

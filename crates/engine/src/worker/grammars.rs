@@ -18,9 +18,10 @@ use omnibus_core::SequenceId;
 use omnibus_grammar::{Forced, GrammarError, GrammarLimits, MatchState, Matcher, TokenMask};
 use omnibus_model::Source;
 
+use crate::error::Failure;
 use crate::message::{Job, JobId};
 use crate::request::refused;
-use crate::{Failure, GrammarStats};
+use crate::stats::GrammarStats;
 use compile::CompileThreads;
 pub(super) use compile::Prepared;
 use threads::{Computed, MaskThreads, threads};

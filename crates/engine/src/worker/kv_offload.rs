@@ -22,7 +22,9 @@ use super::device_call::GroupBlocks;
 use super::device_client::DeviceClient;
 use super::model_traits::KvLayout;
 use crate::disk::{BlockName, BlockSizes, Disk, QUEUED_BYTES_MAX, ReadResult};
-use crate::{CpuActivations, DiskStats, Settings, StartError, SwapStats};
+use crate::error::StartError;
+use crate::settings::{CpuActivations, Settings};
+use crate::stats::{DiskStats, SwapStats};
 use host::Host;
 use pending_reads::PendingReads;
 

@@ -4,9 +4,9 @@ use omnibus_model::{Model, Source};
 
 use super::capacity::span_tokens;
 use crate::device_memory::DeviceMemory;
-use crate::memory_plan::gigabytes;
+use crate::error::StartError;
+use crate::memory_plan::{MemoryPlan, gigabytes};
 use crate::settings::Settings;
-use crate::{MemoryPlan, StartError};
 
 /// Share of the free host memory for swapped blocks by default.
 const SWAP_SHARE: f64 = 0.1;

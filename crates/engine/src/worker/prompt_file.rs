@@ -12,8 +12,8 @@ use omnibus_kv::{BlockId, CacheKind};
 use omnibus_model::{BlockImport, Blueprint, PromptCache, Source};
 
 use super::device_client::DeviceClient;
+use crate::error::{Failure, StartError};
 use crate::settings::{PromptCacheFile, Settings};
-use crate::{Failure, StartError};
 
 /// Largest block size.
 const BLOCK_SIZE_MAX: usize = 64;

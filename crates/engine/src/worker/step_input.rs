@@ -9,7 +9,7 @@ use omnibus_model::mrope::MultimodalPositions;
 use omnibus_model::{SpanRuns, span_reach};
 use serde::{Deserialize, Serialize};
 
-use crate::Alignment;
+use crate::alignment::Alignment;
 use crate::media::{JobMedia, MediaKey, crossed_in};
 use crate::sampler::{SampleRow, SamplingChanges};
 

@@ -17,9 +17,11 @@ use super::device_call::{EncodingParts, MediaHit};
 use super::encoders::Encoders;
 use super::feature_files::{FeatureFiles, FeatureRead};
 use super::step_input::{CrossedRows, MediaRows};
+use crate::error::StartError;
 use crate::front::LargestMedia;
 use crate::media::{JobMedia, MediaKey};
-use crate::{MediaStats, Settings, StartError};
+use crate::settings::Settings;
+use crate::stats::MediaStats;
 
 /// Most pictures that are remembered as encoded.
 const ENCODED_MAX: usize = 1 << 16;

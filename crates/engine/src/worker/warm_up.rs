@@ -14,7 +14,7 @@ use super::capacity::Capacity;
 use super::catch_panic::catch_panic;
 use super::model_runner::{ModelRunner, Padding};
 use super::step_input::{InputSegment, InputToken, StepInput};
-use crate::Sampling;
+use crate::request::Sampling;
 use crate::sampler::{LateStops, NewSequence, SampleRow, Sampler, SamplingChanges};
 use crate::settings::{Settings, WarmUp};
 

@@ -51,7 +51,7 @@ fn expected() -> (Vec<Request>, Outputs) {
 }
 
 fn requests(engine: &Handle) -> Vec<Request> {
-    let tokens = engine.models()[0].max_model_len * 2 / 3;
+    let tokens = engine.details().unwrap().max_model_len * 2 / 3;
     let request = |i: usize| {
         let mut request = complete(&format!("r{i}"), &format!("number {i}: "), tokens);
         request.logprobs = Some(0);

@@ -40,7 +40,7 @@ fn preempted_streams_give_the_same_output_as_alone() {
     // Blocks for one and a half of these sequences.
     let tight = engine(Settings { kv_cache_memory: Some(3 << 20), block_size: 8, ..Settings::default() });
     let prompts: Vec<String> = (0..6).map(|i| format!("number {i}: ")).collect();
-    let tokens = tight.models()[0].max_model_len * 2 / 3;
+    let tokens = tight.details().unwrap().max_model_len * 2 / 3;
     let request = |i: usize, prompt: &String| complete(&format!("r{i}"), prompt, tokens);
     let alone: Vec<String> =
         prompts.iter().enumerate().map(|(i, prompt)| run(&roomy, request(i, prompt)).text).collect();
@@ -192,8 +192,8 @@ fn a_client_that_disconnects_costs_only_its_own_request() {
 fn an_invalid_request_is_refused_by_its_field() {
     let engine = engine(Settings::default());
     let refused = |request: Request| engine.submit(request).map(|_| ()).unwrap_err();
-    let vocab = engine.models()[0].vocab_size as u32;
-    let longest = engine.models()[0].max_model_len;
+    let vocab = engine.details().unwrap().vocab_size as u32;
+    let longest = engine.details().unwrap().max_model_len;
     assert!(matches!(refused(complete("a", "hi", longest)), Failure::TooLong { .. }));
     let foreign = Request::new("b", Input::Tokens(vec![vocab]));
     assert!(matches!(refused(foreign), Failure::BadRequest { field, .. } if field == "prompt"));

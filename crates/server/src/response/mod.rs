@@ -9,6 +9,7 @@ mod merge;
 pub mod openai;
 mod reply;
 pub mod responses;
+pub mod sse;
 mod usage;
 
 use omnibus_engine::{Event, Usage};

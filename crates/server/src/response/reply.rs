@@ -11,10 +11,9 @@ use omnibus_engine::{Event, Usage};
 
 use super::frame::Frame;
 use super::usage::UsageTotals;
-use super::{ChoiceEvents, Completion, Framer, Frames, JsonBody};
+use super::{ChoiceEvents, Completion, Framer, Frames, JsonBody, sse};
 use crate::error::ApiError;
 use crate::lower::Choices;
-use crate::sse;
 
 /// How long a stream waits for its first event before the status is sent.
 const FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt};
 
-use crate::response::Frame;
+use super::frame::Frame;
 
 /// Interval of keep-alive comments on a silent stream.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(15);

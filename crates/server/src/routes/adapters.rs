@@ -18,7 +18,7 @@ pub async fn load(State(app): State<Arc<App>>, request: Request) -> Result<Json<
     let body = app.bodies.json(request).await?;
     let work = move || {
         let LoadAdapter { name, path } = LoadAdapter::read(json::parse(&body)?)?;
-        let loaded = app.engine.load_adapter(&name, &path)?;
+        let loaded = app.engine.load_adapter(None, &name, &path)?;
         tracing::info!(name, path = %path.display(), "adapter loaded");
         Ok(listed(&loaded, &loaded.id))
     };
@@ -34,7 +34,7 @@ pub async fn unload(
     let name = unloaded_name(json::parse(&app.bodies.json(request).await?)?)?;
     let unloaded = name.clone();
     // A client that does not wait for the end changes nothing.
-    let work = tokio::spawn(async move { app.engine.unload_adapter(&unloaded).await });
+    let work = tokio::spawn(async move { app.engine.unload_adapter(None, &unloaded).await });
     let failed = |_| ApiError::internal("the server failed on this request; this is a bug");
     work.await.map_err(failed)?.map_err(|failure| ApiError::from(failure).with_model_param("lora_name"))?;
     tracing::info!(name, "adapter unloaded");

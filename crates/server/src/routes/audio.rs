@@ -19,8 +19,7 @@ use crate::lower::{Caller, transcription};
 use crate::observe::ObservedTranscripts;
 use crate::request_id::RequestId;
 use crate::response::openai::transcription::{TranscriptBody, TranscriptSoFar, failed};
-use crate::response::{Frame, Frames, json};
-use crate::sse;
+use crate::response::{Frame, Frames, json, sse};
 use crate::wire::form::FormFields;
 use crate::wire::transcription::{FIELDS, TranscriptFormat, TranscriptionRequest};
 

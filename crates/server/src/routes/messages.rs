@@ -54,7 +54,7 @@ pub async fn count_tokens(
         let request = MessagesRequest::read(json::parse(&body)?, Purpose::Count)?;
         let model = request.model.filter(|_| app.model_names == ModelNames::Strict);
         let mut input = Input::Chat(lower::messages::chat(request.conversation));
-        app.media_urls.fetch(&mut input, app.engine.as_ref(), &tenant)?;
+        app.media_urls.fetch(&mut input, app.engine.as_ref(), (model.as_deref(), &tenant))?;
         let tokens = app.engine.tokenize(model.as_deref(), &input, AddSpecial::Yes)?;
         Ok(TokenCount { input_tokens: tokens.len() })
     };

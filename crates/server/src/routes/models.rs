@@ -34,7 +34,7 @@ pub async fn one(
 
 /// A model under one of its names.
 pub fn listed(info: &ModelInfo, name: &str) -> Model {
-    let adapter = info.adapter.as_ref();
+    let (adapter, details) = (info.adapter.as_ref(), info.details());
     Model {
         id: name.to_owned(),
         object: "model",
@@ -42,10 +42,10 @@ pub fn listed(info: &ModelInfo, name: &str) -> Model {
         owned_by: "omnibus",
         root: adapter.map_or_else(|| info.id.clone(), |adapter| adapter.path.clone()),
         parent: adapter.map(|adapter| adapter.parent.clone()),
-        context_length: info.context_length,
-        max_model_len: info.max_model_len,
-        architecture: info.architecture.clone(),
-        quantization: info.quantization.clone(),
-        loaded: info.loaded,
+        context_length: details.map(|details| details.context_length),
+        max_model_len: details.map(|details| details.max_model_len),
+        architecture: details.map(|details| details.architecture.clone()),
+        quantization: details.and_then(|details| details.quantization.clone()),
+        loaded: details.is_some(),
     }
 }

@@ -15,8 +15,7 @@ use crate::auth::Tenant;
 use crate::error::ApiError;
 use crate::lower;
 use crate::response::responses::{Recorder, ResponsesFramer};
-use crate::response::{Delivery, ResponseHeader};
-use crate::sse;
+use crate::response::{Delivery, ResponseHeader, sse};
 use crate::stored_responses::StoredResponse;
 use crate::wire::responses::items::with_id;
 use crate::wire::responses::response::{

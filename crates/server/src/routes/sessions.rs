@@ -18,7 +18,7 @@ pub async fn list(
     State(app): State<Arc<App>>,
     Extension(tenant): Extension<Tenant>,
 ) -> Result<Json<SessionList>, ApiError> {
-    let sessions = blocking(move || Ok(app.engine.sessions(&tenant.0)?)).await?;
+    let sessions = blocking(move || Ok(app.engine.sessions(None, &tenant.0)?)).await?;
     let session = |info: SessionInfo| Session {
         id: info.id,
         object: "session",
@@ -37,7 +37,7 @@ pub async fn delete(
 ) -> Result<Json<Deleted>, ApiError> {
     let Path(id) = id?;
     let session_id = id.clone();
-    if blocking(move || Ok(app.engine.drop_session(&tenant.0, &session_id)?)).await? {
+    if blocking(move || Ok(app.engine.drop_session(None, &tenant.0, &session_id)?)).await? {
         Ok(Json(Deleted { id, object: "session.deleted", deleted: true }))
     } else {
         Err(ApiError::not_found(format!("there is no session `{id}`")))
@@ -45,8 +45,8 @@ pub async fn delete(
 }
 
 /// Statistics of the KV cache and the prefix index.
-pub async fn cache_stats(State(app): State<Arc<App>>) -> Json<Value> {
-    let stats = app.engine.stats();
+pub async fn cache_stats(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
+    let stats = app.engine.stats(None)?;
     let groups = stats.scheduler.groups.iter().map(|group| {
         json!({
             "used_blocks": group.used,
@@ -62,7 +62,7 @@ pub async fn cache_stats(State(app): State<Arc<App>>) -> Json<Value> {
         .into_iter()
         .map(|(reason, count)| (reason.to_owned(), count.into()))
         .collect();
-    Json(json!({
+    Ok(Json(json!({
         "object": "cache.stats",
         "groups": groups.collect::<Vec<_>>(),
         "hit_tokens_total": stats.scheduler.cached_tokens_total,
@@ -81,5 +81,5 @@ pub async fn cache_stats(State(app): State<Arc<App>>) -> Json<Value> {
             "hits_total": {"prefix": stats.media.prefix_hits_total, "features": stats.media.feature_hits_total, "disk": stats.media.disk_hits_total},
             "misses_total": {"cold": stats.media.cold_misses_total, "evicted": stats.media.evicted_misses_total},
         },
-    }))
+    })))
 }

@@ -20,7 +20,7 @@ pub async fn health(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError
 }
 
 fn alive(app: &App) -> Result<Health, ApiError> {
-    let health = app.engine.health();
+    let health = app.engine.health(None)?;
     if health.alive {
         Ok(health)
     } else {
@@ -52,15 +52,15 @@ pub async fn version() -> Json<Value> {
 }
 
 /// Metrics in Prometheus' text format.
-pub async fn metrics(State(app): State<Arc<App>>) -> impl IntoResponse {
-    let text = scrape(&app.metrics, app.engine.as_ref());
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
+pub async fn metrics(State(app): State<Arc<App>>) -> Result<impl IntoResponse, ApiError> {
+    let text = scrape(&app.metrics, app.engine.as_ref())?;
+    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
 }
 
 /// Statistics and state as JSON.
 pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
-    let health = app.engine.health();
-    let mut stats = flat(&app.engine.stats())?;
+    let health = app.engine.health(None)?;
+    let mut stats = flat(&app.engine.stats(None)?)?;
     let cost_model = stats.remove("cost_model");
     let models: Vec<String> = app.engine.models().into_iter().map(|model| model.id).collect();
     Ok(Json(json!({

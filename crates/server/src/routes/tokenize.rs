@@ -24,7 +24,7 @@ fn tokenized(app: &App, tenant: &str, wire: TokenizeRequest) -> Result<Tokenized
     let model = wire.model.as_deref();
     let max_model_len = max_model_len(app, model)?;
     let mut input = lower::tokenize::input(wire.source);
-    app.media_urls.fetch(&mut input, app.engine.as_ref(), tenant)?;
+    app.media_urls.fetch(&mut input, app.engine.as_ref(), (model, tenant))?;
     let tokens = app.engine.tokenize(model, &input, lower::tokenize::special(wire.special))?;
     let token_strs = match wire.strings {
         Strings::Omit => None,
@@ -46,7 +46,9 @@ fn max_model_len(app: &App, model: Option<&str>) -> Result<usize, ApiError> {
         Some(name) => models.iter().find(|info| info.names().any(|served| served == name)),
     };
     let unknown = || Failure::unknown_model(model.unwrap_or_default(), &models);
-    Ok(found.ok_or_else(unknown)?.max_model_len)
+    let details = found.ok_or_else(unknown)?.details();
+    let unloaded = || ApiError::unavailable("the model is not loaded");
+    Ok(details.ok_or_else(unloaded)?.max_model_len)
 }
 
 /// Detokenizes token ids.

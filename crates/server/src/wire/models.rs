@@ -26,12 +26,12 @@ pub struct Model {
     pub root: String,
     /// Of an adapter, the model that it belongs to.
     pub parent: Option<String>,
-    /// The model's own context length, in tokens.
-    pub context_length: usize,
-    /// Most tokens of prompt and completion together that this server accepts.
-    pub max_model_len: usize,
-    /// The `model_type` of `config.json`.
-    pub architecture: String,
+    /// The model's own context length, in tokens, once it is loaded.
+    pub context_length: Option<usize>,
+    /// Most tokens of prompt and completion together that this server accepts, once it is loaded.
+    pub max_model_len: Option<usize>,
+    /// The `model_type` of `config.json`, once it is loaded.
+    pub architecture: Option<String>,
     /// The quantization of the weights, if any.
     pub quantization: Option<String>,
     /// Whether the model is loaded.

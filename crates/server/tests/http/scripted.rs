@@ -10,10 +10,11 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use omnibus_engine::{
-    AddSpecial, Admission, Candidate, Delta, Event, Failure, FinishReason, Health, Input, Message, ModelInfo,
-    Request, RequestInfo, RequestState, SchedulerStats, SessionInfo, Stats, TokenInfo, Transcription, Usage,
+    AddSpecial, Admission, Candidate, Delta, Event, Failure, FinishReason, Health, Input, Message,
+    ModelDetails, ModelInfo, ModelState, Request, RequestInfo, RequestState, SchedulerStats, SessionInfo,
+    Stats, TokenInfo, Transcription, Usage,
 };
-use omnibus_server::{Engine, Events, Transcripts};
+use omnibus_server::{Engine, Events, ModelName, Transcripts};
 use tokio::sync::watch;
 
 pub const VOCAB: u32 = 1000;
@@ -60,7 +61,7 @@ impl ScriptedEngine {
         _ = self.request_events.send(event);
     }
 
-    fn check_model(&self, model: Option<&str>) -> Result<(), Failure> {
+    fn check_model(&self, model: ModelName<'_>) -> Result<(), Failure> {
         match model {
             None | Some("scripted" | "alias/one") => Ok(()),
             Some(model) => Err(Failure::unknown_model(model, &self.models())),
@@ -142,28 +143,39 @@ impl Engine for ScriptedEngine {
         vec![ModelInfo {
             id: "scripted".into(),
             aliases: vec!["alias/one".into()],
-            architecture: "script".into(),
-            quantization: None,
-            context_length: CONTEXT,
-            vocab_size: VOCAB as usize,
-            memory: omnibus_engine::MemoryPlan::default(),
-            loaded: true,
+            state: ModelState::Ready(ModelDetails {
+                architecture: "script".into(),
+                quantization: None,
+                context_length: CONTEXT,
+                vocab_size: VOCAB as usize,
+                memory: omnibus_engine::MemoryPlan::default(),
+                max_model_len: CONTEXT,
+            }),
             created: 1,
-            max_model_len: CONTEXT,
             adapter: None,
         }]
     }
 
-    fn load_adapter(&self, name: &str, _path: &std::path::Path) -> Result<ModelInfo, Failure> {
+    fn load_adapter(
+        &self,
+        _model: ModelName<'_>,
+        name: &str,
+        _path: &std::path::Path,
+    ) -> Result<ModelInfo, Failure> {
         Err(Failure::bad_request("lora_path", format!("there is no adapter for `{name}`")))
     }
 
-    fn unload_adapter<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), Failure>> {
+    fn unload_adapter<'a>(
+        &'a self,
+        _model: ModelName<'a>,
+        name: &'a str,
+    ) -> BoxFuture<'a, Result<(), Failure>> {
         let unknown = Failure::unknown_model(name, &self.models());
         async { Err(unknown) }.boxed()
     }
 
-    fn admit(&self, _tenant: &str) -> Result<Admission, Failure> {
+    fn admit(&self, model: ModelName<'_>, _tenant: &str) -> Result<Admission, Failure> {
+        self.check_model(model)?;
         Ok(Admission::default())
     }
 
@@ -261,7 +273,7 @@ impl Engine for ScriptedEngine {
 
     fn tokenize(
         &self,
-        model: Option<&str>,
+        model: ModelName<'_>,
         input: &Input,
         _special: AddSpecial,
     ) -> Result<Vec<u32>, Failure> {
@@ -279,11 +291,11 @@ impl Engine for ScriptedEngine {
         }
     }
 
-    fn pieces(&self, _model: Option<&str>, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure> {
+    fn pieces(&self, _model: ModelName<'_>, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure> {
         Ok(tokens.iter().map(|token| format!("t{token} ").into_bytes()).collect())
     }
 
-    fn detokenize(&self, _model: Option<&str>, tokens: &[u32]) -> Result<String, Failure> {
+    fn detokenize(&self, _model: ModelName<'_>, tokens: &[u32]) -> Result<String, Failure> {
         match tokens.iter().find(|token| **token >= VOCAB) {
             Some(token) => {
                 Err(Failure::bad_request("tokens", format!("the token {token} is outside of the vocabulary")))
@@ -292,23 +304,23 @@ impl Engine for ScriptedEngine {
         }
     }
 
-    fn health(&self) -> Health {
-        Health { alive: *self.alive.lock().unwrap(), detail: "scripted".into() }
+    fn health(&self, _model: ModelName<'_>) -> Result<Health, Failure> {
+        Ok(Health { alive: *self.alive.lock().unwrap(), detail: "scripted".into() })
     }
 
     /// Every tenant has one session.
-    fn sessions(&self, tenant: &str) -> Result<Vec<SessionInfo>, Failure> {
+    fn sessions(&self, _model: ModelName<'_>, tenant: &str) -> Result<Vec<SessionInfo>, Failure> {
         Ok(vec![SessionInfo { id: format!("session of {tenant}"), tokens: 64, blocks: 2, idle_s: 1.5 }])
     }
 
-    fn drop_session(&self, tenant: &str, id: &str) -> Result<bool, Failure> {
+    fn drop_session(&self, _model: ModelName<'_>, tenant: &str, id: &str) -> Result<bool, Failure> {
         Ok(id == format!("session of {tenant}"))
     }
 
-    fn stats(&self) -> Stats {
+    fn stats(&self, _model: ModelName<'_>) -> Result<Stats, Failure> {
         let running = self.running.lock().unwrap().len();
         let scheduler = SchedulerStats { running, ..SchedulerStats::default() };
-        Stats { scheduler, ..Stats::default() }
+        Ok(Stats { scheduler, ..Stats::default() })
     }
 
     /// Cancels at once, without waiting for the timeout.

@@ -2,7 +2,7 @@
 //!
 //! Invariant: those of all requests together are bounded. It knows their lengths only.
 
-use crate::Failure;
+use crate::error::Failure;
 use crate::media::{ByteBudget, MediaItem, Reserved};
 
 /// As many bytes of files as requests may have in preparation together.

@@ -10,7 +10,7 @@ use omnibus_media::{Expansion, Piece};
 use omnibus_text::ContentPart;
 
 use super::{Prepared, PreparedContent};
-use crate::Failure;
+use crate::error::Failure;
 use crate::media::{GridSpan, JobMedia, MediaKey};
 use crate::request::Chat;
 

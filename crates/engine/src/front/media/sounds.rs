@@ -5,9 +5,8 @@ use std::sync::Arc;
 use omnibus_media::{Audio, Limits, decode_audio};
 
 use super::{MediaReader, PartError, PreparedContent};
-use crate::Failure;
-use crate::media::MediaItem;
-use crate::transcription::Sound;
+use crate::error::Failure;
+use crate::media::{MediaItem, Sound};
 
 /// Longest sound, in seconds: 460 MB of samples at 16 kHz.
 const SECONDS_MAX: f64 = 2.0 * 3600.0;
@@ -20,7 +19,7 @@ pub(crate) struct SpeechWindow(pub(in crate::front) PreparedContent);
 
 impl MediaReader {
     /// The samples of a file at the model's rate, within the memory of open requests.
-    pub(in crate::front) fn sound(&self, item: &MediaItem) -> Result<Sound, Failure> {
+    pub(crate) fn sound(&self, item: &MediaItem) -> Result<Sound, Failure> {
         let field = item.field.as_str();
         let fail = |message: String| Failure::bad_request(field, format!("`{field}`: {message}"));
         let rate = self.audio.as_ref().ok_or_else(|| super::deaf(field, true))?.rate();
@@ -51,7 +50,7 @@ impl MediaReader {
     }
 
     /// Most samples of a window.
-    pub(in crate::front) fn window_samples(&self) -> usize {
+    pub(crate) fn window_samples(&self) -> usize {
         self.audio.as_ref().map_or(1, |processor| processor.window_samples().max(1))
     }
 }

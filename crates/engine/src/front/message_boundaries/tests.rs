@@ -6,9 +6,9 @@ use omnibus_model::Source;
 use omnibus_text::AddSpecial;
 
 use super::*;
-use crate::Settings;
 use crate::front::ModelText;
 use crate::request::{Chat, Input};
+use crate::settings::Settings;
 
 fn messages(roles: &[&str]) -> Vec<Message> {
     roles.iter().map(|role| Message::new(Role::from(*role), "x")).collect()

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use omnibus_core::Request;
 
-use super::super::journaled_job::JournaledJob;
 use super::*;
-use crate::Sampling;
 use crate::message::TokenLogprobs;
+use crate::request::Sampling;
 
 fn job(id: u64) -> Job {
     Job {
@@ -49,53 +48,8 @@ fn finished(id: u64) -> JobReport {
     JobReport { job: JobId(id), update: JobUpdate::Finished(FinishReason::Length) }
 }
 
-/// A journal with its registry.
-#[derive(Default)]
-struct Journal {
-    journal: JobJournal,
-    registry: Registry,
-}
-
-impl Journal {
-    fn insert(&mut self, job: Job, now: Instant) {
-        self.registry.insert_job(JournaledJob::new(job, now));
-    }
-
-    fn cancel(&mut self, id: JobId) -> Cancelled {
-        self.journal.cancel(&mut self.registry, id)
-    }
-
-    fn dispatch(&mut self, now: Instant) -> Vec<Job> {
-        self.journal.dispatch(&mut self.registry, now)
-    }
-
-    fn record(&mut self, reports: Vec<JobReport>) -> Vec<JobReport> {
-        self.journal.record(&mut self.registry, reports)
-    }
-
-    fn crashed(&mut self) -> Vec<JobReport> {
-        self.journal.crashed(&mut self.registry)
-    }
-
-    fn take_back(&mut self) {
-        self.journal.take_back(&mut self.registry);
-    }
-
-    fn fail_all(&mut self, failure: &Failure) -> Vec<JobReport> {
-        self.journal.fail_all(&mut self.registry, failure)
-    }
-
-    fn has_dispatched(&self) -> bool {
-        JobJournal::has_dispatched(&self.registry)
-    }
-
-    fn has_suspects(&self) -> bool {
-        self.journal.has_suspects()
-    }
-}
-
-fn journal(jobs: std::ops::Range<u64>) -> Journal {
-    let mut journal = Journal::default();
+fn journal(jobs: std::ops::Range<u64>) -> JobJournal {
+    let mut journal = JobJournal::default();
     jobs.for_each(|id| journal.insert(job(id), Instant::now()));
     journal
 }
@@ -104,7 +58,7 @@ fn ids(jobs: &[Job]) -> Vec<u64> {
     jobs.iter().map(|job| job.id.0).collect()
 }
 
-fn dispatch(journal: &mut Journal) -> Vec<u64> {
+fn dispatch(journal: &mut JobJournal) -> Vec<u64> {
     ids(&journal.dispatch(Instant::now()))
 }
 
@@ -137,7 +91,7 @@ fn play(jobs: u64, faulty: u64, fatal: usize) -> (Vec<u64>, usize) {
                     }
                     continue 'processes;
                 }
-                let entry = journal.registry.job_mut(JobId(id));
+                let entry = journal.jobs.get(&JobId(id));
                 let all = entry.map_or(0, |entry| entry.job.request.prompt.len() - 1);
                 journal.record(vec![token(id, 1)]);
                 if all == 200 {
@@ -180,7 +134,7 @@ fn a_job_that_makes_progress_between_two_crashes_is_not_refused() {
 
 #[test]
 fn a_job_resumes_after_its_reported_tokens_with_its_remaining_time() {
-    let (mut journal, now) = (Journal::default(), Instant::now());
+    let (mut journal, now) = (JobJournal::default(), Instant::now());
     journal.insert(job(0), now);
     assert_eq!(journal.dispatch(now), [job(0)]);
     journal.record(vec![started(0), token(0, 7), token(0, 8)]);

@@ -3,12 +3,14 @@
 use std::ops::Range;
 
 use super::{Generated, Transcriber};
+use crate::alignment::Alignment;
+use crate::error::Failure;
 use crate::front::SpeechWindow;
+use crate::request::{Input, Request, Sampling};
 use crate::transcription::alignment::HeadWeights;
-use crate::transcription::tokens::SpeechTokens;
 use crate::transcription::words::{SegmentWords, TimedWord};
 use crate::transcription::{SpeechSegment, SpeechWord, words};
-use crate::{Alignment, Failure, Input, Request, Sampling};
+use crate::whisper::tokens::SpeechTokens;
 
 /// Most bytes of the weights of a window: one message has them. What of a text is behind these is spoken where they end.
 const WEIGHTS_BYTES_MAX: usize = 128 << 20;

@@ -1,8 +1,9 @@
 //! Named adapters: loaded and unloaded between two steps.
 
 use super::EngineLoop;
+use crate::error::Failure;
 use crate::message::{Answer, Job, QueryId, QueryReply};
-use crate::{Failure, NamedAdapter};
+use crate::settings::NamedAdapter;
 
 impl EngineLoop {
     /// Loads an adapter. Steps wait for it.

@@ -10,12 +10,14 @@ use omnibus_model::span_reach;
 
 use super::report::seconds;
 use super::{ActiveJob, EngineLoop, OFFLOAD_PAUSE, PendingOffload};
+use crate::error::Failure;
+use crate::event::FinishReason;
 use crate::media::picture_runs;
 use crate::message::{Answer, Command, Job, JobReport, JobUpdate, QueryId, QueryReply};
 use crate::sampler::needs_history;
+use crate::stats::SessionStats;
 use crate::worker::grammars::Prepared;
 use crate::worker::kv_offload::KvOffload;
-use crate::{Failure, FinishReason, SessionStats};
 
 /// How long an idle loop waits at most; then it checks the deadlines of waiting requests.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(200);

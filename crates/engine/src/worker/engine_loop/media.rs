@@ -11,11 +11,12 @@ use omnibus_core::{HoldReason, Plan, PrefixLookup, SequenceId};
 use omnibus_model::mrope::{MediaSpan, MultimodalPositions};
 
 use super::{ActiveJob, EngineLoop, FeatureOrigin};
+use crate::error::Failure;
+use crate::event::{EncoderUsage, MediaUsage};
 use crate::media::{ContentKind, EncoderPixels, JobMedia, MediaKey, crossed_in};
 use crate::message::{Job, JobId};
 use crate::worker::catch_panic::catch_panic;
 use crate::worker::device_call::{EncodingParts, MediaHit};
-use crate::{EncoderUsage, Failure, MediaUsage};
 
 impl ActiveJob {
     /// What its media took so far.

@@ -6,7 +6,7 @@ use omnibus_core::{Goal, Scheduler, SequenceId, Settings};
 use omnibus_text::Panic;
 
 use super::{ActiveJob, EngineLoop};
-use crate::Failure;
+use crate::error::Failure;
 use crate::message::{Job, JobReport, JobUpdate};
 use crate::sampler::SamplingChanges;
 use crate::worker::capacity::PoolSize;

@@ -8,8 +8,8 @@ use omnibus_core::Tick;
 use super::EngineLoop;
 use crate::error::Disconnected;
 use crate::message::{JobReport, JobUpdate, Report, StatsReport, StepStats};
+use crate::stats::{SchedulerStats, Stats};
 use crate::worker::kv_offload::KvOffload;
-use crate::{SchedulerStats, Stats};
 
 /// Upper bound of the retry estimate.
 const RETRY_MAX_S: u64 = 600;
@@ -147,8 +147,9 @@ fn split_behind_large(jobs: &mut Vec<JobReport>) -> Vec<Vec<JobReport>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alignment::AlignedTokens;
+    use crate::event::FinishReason;
     use crate::message::JobId;
-    use crate::{AlignedTokens, FinishReason};
 
     #[test]
     fn a_large_update_ends_its_message_and_the_order_stays() {

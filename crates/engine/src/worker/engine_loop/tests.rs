@@ -14,8 +14,10 @@ use omnibus_model::Source;
 
 use super::*;
 use crate::message::JobId;
+use crate::request::Sampling;
+use crate::settings::{AsyncScheduling, Settings};
+use crate::stats::MediaStats;
 use crate::worker::device_call::{Device, DeviceCall, DeviceReply, DeviceStats};
-use crate::{AsyncScheduling, MediaStats, Sampling, Settings};
 
 /// A call of the loop and the device's reply, serialized.
 struct Exchange {

@@ -4,8 +4,8 @@ use mlx::Array;
 use omnibus_model::{AdapterId, BlockBytes, KvCache, KvPath, PromptCache};
 
 use super::{Allocation, Computation, ModelRunner};
-use crate::LaunchStats;
 use crate::sampler::SamplingChanges;
+use crate::stats::LaunchStats;
 use crate::worker::device_call::{
     Device, DeviceCall, DeviceReply, DeviceStats, GroupBlocks, KvCall, MediaCall, StepResult,
 };

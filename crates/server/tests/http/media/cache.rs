@@ -184,10 +184,10 @@ fn preempted_sequences_with_pictures_give_the_same_answers() {
 #[test]
 fn the_memory_plan_has_room_for_the_largest_picture() {
     let server = VisionServer::new(Settings::default());
-    let plan = server.engine.models()[0].memory.clone();
+    let plan = server.engine.details().unwrap().memory;
     // 8 × 8 patches of 16 × 16 pixels fit into 20,480; each is 1,536 numbers as it comes, and as it is cut.
     assert_eq!(plan.encoder_bytes, 64 * 1536 * 8);
     assert!(plan.expected_peak_bytes() >= plan.weights_bytes + plan.kv_bytes + plan.encoder_bytes);
-    assert!(sounds::server(Settings::default()).engine.models()[0].memory.encoder_bytes > 1 << 20);
-    assert_eq!(refused::blind().engine.models()[0].memory.encoder_bytes, 0);
+    assert!(sounds::server(Settings::default()).engine.details().unwrap().memory.encoder_bytes > 1 << 20);
+    assert_eq!(refused::blind().engine.details().unwrap().memory.encoder_bytes, 0);
 }
