@@ -61,7 +61,7 @@ pub async fn print_stream(mut events: EventStream) -> Result<Completion, Error> 
     let (since, mut first, mut text) = (Instant::now(), None, String::new());
     while let Some(event) = events.next().await {
         match event {
-            Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) => {}
+            Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Hidden(_) => {}
             Event::Delta { delta, .. } => {
                 let more = delta.text();
                 first.get_or_insert_with(|| since.elapsed());

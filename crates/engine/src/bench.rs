@@ -203,6 +203,7 @@ impl BenchEngine {
             logprobs: None,
             prompt_logprobs: None,
             alignment: None,
+            hidden: None,
             grammar: None,
             media: Vec::new(),
             timeout_s: None,
@@ -244,7 +245,10 @@ impl BenchEngine {
                     JobUpdate::Token(_) => (*tokens, sampled) = (*tokens + 1, sampled + 1),
                     JobUpdate::Failed(failure) => return Err(failure.to_string()),
                     JobUpdate::Finished(_) => return Err(TOO_SHORT.to_owned()),
-                    JobUpdate::Started { .. } | JobUpdate::Prompt { .. } | JobUpdate::Alignment(_) => {}
+                    JobUpdate::Started { .. }
+                    | JobUpdate::Prompt { .. }
+                    | JobUpdate::Alignment(_)
+                    | JobUpdate::Hidden(_) => {}
                 }
             }
             full_steps += usize::from(sampled == load.streams);
@@ -271,7 +275,8 @@ impl BenchEngine {
                     JobUpdate::Finished(_)
                     | JobUpdate::Started { .. }
                     | JobUpdate::Prompt { .. }
-                    | JobUpdate::Alignment(_) => {}
+                    | JobUpdate::Alignment(_)
+                    | JobUpdate::Hidden(_) => {}
                 }
             }
         }

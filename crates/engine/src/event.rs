@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::alignment::AlignedTokens;
 use crate::error::Failure;
+use crate::hidden::HiddenStates;
 
 /// One item of a request's stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -25,6 +26,9 @@ pub enum Event {
     /// What tokens of the prompt attend to in a sound, where that was requested: in chunks, before the first delta. The
     /// chunks of a sequence that was computed again come again.
     Alignment(AlignedTokens),
+    /// Hidden states of the prompt, where they were requested: in chunks, in order. The chunks of a sequence that was
+    /// computed again come again.
+    Hidden(HiddenStates),
     /// More of the generated message. The text may be empty when there are tokens: text is held back while
     /// it may be an incomplete character or the start of a stop string.
     Delta {

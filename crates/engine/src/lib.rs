@@ -22,6 +22,7 @@ mod event;
 mod fault;
 mod floats;
 mod front;
+mod hidden;
 mod info;
 mod kernel_table;
 mod logits_processor;
@@ -57,6 +58,7 @@ pub use event::{
 #[doc(hidden)]
 pub use fault::FaultPlan;
 pub use front::{Admission, EventStream, Generated, Handle};
+pub use hidden::{HiddenPositions, HiddenStates};
 pub use info::{
     AdapterInfo, Health, ModelDetails, ModelInfo, ModelState, RequestInfo, RequestOrigin, RequestState,
     SessionInfo,

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::alignment::{AlignedTokens, Alignment};
 use crate::error::{Disconnected, Failure};
 use crate::event::{FinishReason, MediaUsage};
+use crate::hidden::{HiddenPositions, HiddenStates};
 use crate::media::{EncoderPixels, JobMedia, MediaKey};
 use crate::memory_plan::MemoryPlan;
 use crate::request::Sampling;
@@ -46,6 +47,8 @@ pub struct Job {
     pub prompt_logprobs: Option<usize>,
     /// As in [`crate::Request::alignment`].
     pub alignment: Option<Alignment>,
+    /// As in [`crate::Request::hidden`].
+    pub hidden: Option<HiddenPositions>,
     /// What its answer must match.
     pub grammar: Option<JobGrammar>,
     /// Pictures, videos and sounds of its prompt, in order.
@@ -188,6 +191,8 @@ pub enum JobUpdate {
     },
     /// What tokens of its prompt attend to, in chunks, and again when the sequence is recomputed.
     Alignment(AlignedTokens),
+    /// Hidden states of its prompt, in chunks, and again when the sequence is recomputed.
+    Hidden(HiddenStates),
     /// A token was sampled.
     Token(TokenLogprobs),
     /// It has finished.
@@ -219,9 +224,9 @@ pub(crate) struct Ready {
     /// Tokens of a prompt cache file that every prompt continues.
     pub(crate) prefix: Vec<u32>,
     /// Whether it has an encoder of pictures.
-    pub(crate) sees: bool,
+    pub(crate) reads_images: bool,
     /// Whether it has an encoder of audio.
-    pub(crate) hears: bool,
+    pub(crate) reads_audio: bool,
     /// The loaded ones of [`Settings::adapters`](crate::Settings::adapters), with their ids.
     pub(crate) adapters: Vec<NamedAdapter>,
 }

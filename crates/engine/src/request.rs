@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::alignment::Alignment;
 use crate::error::Failure;
+use crate::hidden::HiddenPositions;
 use crate::info::RequestOrigin;
 use crate::media::MediaItem;
 
@@ -46,6 +47,8 @@ pub struct Request {
     pub prompt_logprobs: Option<usize>,
     /// Reports what the tokens of the prompt attend to in a sound.
     pub alignment: Option<Alignment>,
+    /// Reports hidden states of the prompt. Only of requests that generate nothing.
+    pub hidden: Option<HiddenPositions>,
     /// Higher runs first; 0 is the default.
     pub priority: i32,
     /// The client, for fairness and cache isolation. Empty is the anonymous tenant.
@@ -76,6 +79,7 @@ impl Request {
             logprobs: None,
             prompt_logprobs: None,
             alignment: None,
+            hidden: None,
             priority: 0,
             tenant: String::new(),
             cache_salt: None,
@@ -101,6 +105,8 @@ impl Request {
         for (field, count) in [("top_logprobs", self.logprobs), ("prompt_logprobs", self.prompt_logprobs)] {
             check(count.unwrap_or(0) <= TOP_LOGPROBS_MAX, field, "must be at most 20")?;
         }
+        let computes = self.hidden.is_none() || self.max_new_tokens == Some(0);
+        check(computes, "hidden", "is for requests with max_tokens 0")?;
         if let Some(structured) = &self.structured {
             // The engine's own limits are checked where they are known.
             structured.validate(&GrammarLimits {

@@ -9,12 +9,12 @@ mod capacity;
 mod catch_panic;
 mod device_call;
 mod device_client;
-mod encoders;
 mod engine_loop;
 mod faulty_device;
-mod feature_files;
 mod grammars;
+mod hidden;
 mod kv_offload;
+mod media;
 mod memory;
 mod model_runner;
 mod model_traits;
@@ -23,7 +23,6 @@ mod prompt_logprobs;
 mod prompt_output;
 mod proposer;
 mod step_input;
-mod vision;
 mod warm_up;
 
 use std::collections::VecDeque;
@@ -109,7 +108,7 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
         CpuActivations::Int8 => Kernels::fastest().with_int8_activations(),
     };
     let model = load_model(source, kernels, settings)?;
-    let vision = vision::Vision::load(source, kernels, settings)?;
+    let media = media::MediaEncoding::load(source, kernels, settings)?;
     let adapters = adapters::load(&model, settings)?;
     if let Some(bytes) = settings.adapter_memory {
         model.limit_adapter_bytes(bytes);
@@ -117,14 +116,14 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
     let mut settings = settings.on(mlx::device::default().map_err(StartError::new)?);
     let prompt_file = prompt_file::PromptFile::open(&mut settings, source, model.blueprint())?;
     let settings = &settings;
-    let media = vision.as_ref().map(|vision| vision.memory(source)).unwrap_or_default();
-    let capacity = capacity::Capacity::of(&model, media, settings)?;
+    let media_memory = media.as_ref().map(|media| media.memory(source)).unwrap_or_default();
+    let capacity = capacity::Capacity::of(&model, media_memory, settings)?;
     warm_up::compile_ahead(&model, &capacity, settings);
     for warning in model.switch_off_failing_kernels(capacity.storage) {
         tracing::warn!("{warning}");
     }
-    if let Some(vision) = &vision {
-        vision.use_kernels(&model.kernel_choice());
+    if let Some(media) = &media {
+        media.use_kernels(&model.kernel_choice());
     }
     let ready = Ready {
         architecture: config.get("model_type").and_then(|kind| kind.as_str()).unwrap_or_default().to_owned(),
@@ -134,14 +133,14 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
         vocab_size: model.blueprint().vocab,
         memory: capacity.memory.clone(),
         prefix: prompt_file.as_ref().map(prompt_file::PromptFile::prefix).unwrap_or_default(),
-        sees: vision.as_ref().is_some_and(|vision| vision.encoders().sees()),
-        hears: vision.as_ref().is_some_and(|vision| vision.encoders().hears()),
+        reads_images: media.as_ref().is_some_and(media::MediaEncoding::reads_images),
+        reads_audio: media.as_ref().is_some_and(media::MediaEncoding::reads_audio),
         adapters,
     };
     let scheduler = omnibus_core::Scheduler::new(capacity.scheduler_settings(&model, settings));
     let mut runner = model_runner::ModelRunner::new(model, &capacity, settings).map_err(StartError::new)?;
     runner.set_processors(all_processors(source, processors, settings));
-    runner.set_vision(vision);
+    runner.set_media(media);
     warm_up::warm_up(&mut runner, settings).map_err(StartError::new)?;
     runner.set_prompt_cache(prompt_file.as_ref().and_then(prompt_file::PromptFile::cache));
     let traits = runner.traits();

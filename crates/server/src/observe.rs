@@ -105,7 +105,7 @@ impl RequestMetrics {
     fn observe(&mut self, event: &Event) {
         match event {
             Event::Started { .. } => self.record("omnibus_queue_seconds", self.since.elapsed().as_secs_f64()),
-            Event::Prompt(_) | Event::Alignment(_) => {}
+            Event::Prompt(_) | Event::Alignment(_) | Event::Hidden(_) => {}
             Event::Delta { .. } => self.observe_first(),
             Event::Finished { reason, usage, .. } => self.finish(*reason, usage),
             // The engine has logged it.

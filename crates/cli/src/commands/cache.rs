@@ -38,7 +38,11 @@ pub fn prompt(config: &Config) -> Result<ExitCode, Error> {
                 return Ok(ExitCode::SUCCESS);
             }
             Event::Failed(failure) => return Err(Error::failed(failure)),
-            Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Delta { .. } => {}
+            Event::Started { .. }
+            | Event::Prompt(_)
+            | Event::Alignment(_)
+            | Event::Hidden(_)
+            | Event::Delta { .. } => {}
         }
     }
     Err(Error::failed("the engine stopped before the prompt was computed"))

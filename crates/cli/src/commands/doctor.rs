@@ -213,7 +213,11 @@ fn generate() -> Result<(usize, MemoryPlan), Error> {
                 return Ok((usage.completion_tokens, memory.unwrap_or_default()));
             }
             Event::Failed(failure) => return Err(Error::failed(failure)),
-            Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Delta { .. } => {}
+            Event::Started { .. }
+            | Event::Prompt(_)
+            | Event::Alignment(_)
+            | Event::Hidden(_)
+            | Event::Delta { .. } => {}
         }
     }
     Err(Error::failed("the engine stopped before the completion was finished"))

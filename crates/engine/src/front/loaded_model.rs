@@ -24,6 +24,7 @@ use super::reasoning_budget::ReasoningBudget;
 use super::session_names::SessionNames;
 use crate::digest::digest;
 use crate::error::Failure;
+use crate::hidden::HiddenPositions;
 use crate::info::{ModelDetails, ModelInfo, ModelState};
 use crate::logits_processor::LogitsProcessors;
 use crate::message::{Command, CommandSender, Job, JobGrammar, JobId, Ready};
@@ -291,6 +292,7 @@ impl LoadedModel {
             logprobs: request.logprobs,
             prompt_logprobs: request.prompt_logprobs,
             alignment: request.alignment.clone(),
+            hidden: request.hidden,
             grammar,
             media,
             timeout_s: request.timeout_s.or(self.timeout_s),
@@ -317,10 +319,11 @@ fn goal(max_new_tokens: usize) -> Goal {
     }
 }
 
-/// Requests of equal tenant and salt share blocks. A request with prompt log-probabilities or an alignment shares none,
-/// because cached blocks have neither.
+/// Requests of equal tenant and salt share blocks. A request with prompt log-probabilities, an alignment or all
+/// hidden states shares none, because cached blocks have none of these.
 fn salt(request: &Request, id: JobId) -> u128 {
-    if request.prompt_logprobs.is_some() || request.alignment.is_some() {
+    let reports_all = request.hidden == Some(HiddenPositions::All);
+    if request.prompt_logprobs.is_some() || request.alignment.is_some() || reports_all {
         return digest(&[b"unshared", &id.0.to_le_bytes()]);
     }
     shared_salt(request)

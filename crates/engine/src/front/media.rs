@@ -140,7 +140,8 @@ impl MediaReader {
 
     /// Without what the loaded model has no encoder of.
     pub(super) fn for_loaded(self, ready: &Ready) -> Option<Self> {
-        let (pictures, audio) = (self.pictures.filter(|_| ready.sees), self.audio.filter(|_| ready.hears));
+        let (pictures, audio) =
+            (self.pictures.filter(|_| ready.reads_images), self.audio.filter(|_| ready.reads_audio));
         Self { pictures, audio, ..self }.unless_empty()
     }
 

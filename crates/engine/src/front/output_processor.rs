@@ -123,6 +123,10 @@ impl RequestOutput {
                 self.send(Event::Alignment(tokens));
                 OutputState::Active
             }
+            JobUpdate::Hidden(states) => {
+                self.send(Event::Hidden(states));
+                OutputState::Active
+            }
             JobUpdate::Token(token) => self.handle_token(token),
             JobUpdate::Finished(reason) => {
                 let ended_by_token = self.last.filter(|token| self.stop_tokens.binary_search(token).is_ok());

@@ -128,6 +128,7 @@ mod tests {
     use super::*;
     use crate::alignment::{AlignedTokens, Alignment};
     use crate::error::Failure;
+    use crate::hidden::{HiddenPositions, HiddenStates};
     use crate::media::{EncoderPixels, GridSpan, JobMedia, MediaKey, ViewPixels};
     use crate::message::{
         Answer, Job, JobId, JobReport, JobUpdate, QueryId, QueryReply, StatsReport, TokenLogprobs,
@@ -180,6 +181,7 @@ mod tests {
             logprobs: Some(2),
             prompt_logprobs: None,
             alignment: Some(Alignment { heads: vec![(1, 2)], frames: 3 }),
+            hidden: Some(HiddenPositions::Last),
             grammar: None,
             media: vec![media],
             timeout_s: Some(0.25),
@@ -214,6 +216,7 @@ mod tests {
                 history_changed_at: Some(7),
                 media: Default::default(),
             }),
+            report(JobUpdate::Hidden(HiddenStates { first: 2, width: 2, values: vec![0.5, -1.0] })),
             report(JobUpdate::Alignment(AlignedTokens { first: 4, weights: vec![0.25, f32::MIN_POSITIVE] })),
             report(JobUpdate::Token(token)),
             report(JobUpdate::Failed(Failure::Busy { retry_after_s: 2 })),

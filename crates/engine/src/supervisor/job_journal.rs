@@ -129,7 +129,7 @@ impl JobJournal {
                     entry.state = JobState::Started;
                 }
             }
-            JobUpdate::Prompt { .. } | JobUpdate::Alignment(_) => {}
+            JobUpdate::Prompt { .. } | JobUpdate::Alignment(_) | JobUpdate::Hidden(_) => {}
             JobUpdate::Token(token) => {
                 entry.job.request.prompt.push(token.token);
                 entry.job.request.goal = entry.job.request.goal.after(1);

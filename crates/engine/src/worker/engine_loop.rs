@@ -3,6 +3,7 @@
 mod adapters;
 mod commands;
 mod media;
+mod media_queue;
 mod recovery;
 mod report;
 mod results;
@@ -19,7 +20,6 @@ use omnibus_core::{
     TokenSource,
 };
 use omnibus_model::SpanRuns;
-use omnibus_model::mrope::MultimodalPositions;
 
 use super::Loaded;
 use super::capacity::PoolSize;
@@ -33,11 +33,11 @@ use super::proposer::Proposer;
 use super::step_input::{RequestRows, StepInput};
 use crate::error::Failure;
 use crate::event::FinishReason;
-use crate::media::MediaKey;
 use crate::message::{
-    Command, Job, JobId, JobReport, JobUpdate, QueryReply, ReportSender, StepStats, TokenLogprobs,
+    Command, Job, JobReport, JobUpdate, QueryReply, ReportSender, StepStats, TokenLogprobs,
 };
 use crate::sampler::{LateStops, NewSequence, SamplingChanges, needs_history};
+use media_queue::{MediaQueue, SequenceMedia};
 use report::LoopStats;
 use results::StepTokens;
 
@@ -65,10 +65,7 @@ pub(super) struct EngineLoop {
     /// For the next report.
     reports: Vec<JobReport>,
     replies: Vec<QueryReply>,
-    /// For the next report.
-    requested_pixels: Vec<(JobId, MediaKey)>,
-    /// The sequence that is encoded next, if its pixels have to come first.
-    awaits_pixels: Option<SequenceId>,
+    media: MediaQueue,
     /// Adapters that jobs may use.
     loaded_adapters: BTreeSet<u128>,
     /// Adapters to unload once no job uses them.
@@ -83,31 +80,14 @@ pub(super) struct EngineLoop {
 
 /// A job in the scheduler, which holds its tokens.
 struct ActiveJob {
-    /// Without its tokens.
+    /// Without its tokens and its media.
     job: Job,
     /// Tokens of its prompt, and of its answer as far as they were reported.
     reported: usize,
     /// Tokens of its prompt and its answer at most.
     max_tokens: usize,
-    /// Of its rows on three axes, if it has media and the model counts so.
-    positions: Option<MultimodalPositions>,
     /// Positions of its prompt that attend to each other in both directions.
     spans: Vec<SpanRuns>,
-    /// Media whose features were not in memory, and where they came from.
-    fetched: BTreeMap<MediaKey, FeatureOrigin>,
-    /// Time that encoding each took.
-    encoding: BTreeMap<MediaKey, Duration>,
-    /// Media whose pixels were requested. They leave this process once features are made.
-    requested: BTreeSet<MediaKey>,
-    /// Whether features of its media must stay in memory.
-    keeps_features: bool,
-}
-
-/// Where features came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FeatureOrigin {
-    Encoder,
-    Disk,
 }
 
 struct InFlightStep {
@@ -180,8 +160,7 @@ impl EngineLoop {
             report_tx,
             reports: Vec::new(),
             replies: Vec::new(),
-            requested_pixels: Vec::new(),
-            awaits_pixels: None,
+            media: MediaQueue::default(),
             loaded_adapters: ready.adapters.iter().filter_map(|adapter| adapter.loaded).collect(),
             retired_adapters: BTreeSet::new(),
             stats: LoopStats::default(),
@@ -313,9 +292,9 @@ impl EngineLoop {
         self.report_starts(plan, &allocation.lookups);
         trace(plan, self.scheduler.cost());
         let started = Instant::now();
-        let (input, samples) = self.step_input(plan);
+        let (input, samples) = self.step_input(plan)?;
         let input = StepInput { copies: allocation.copies, ..input };
-        self.encode_missing(plan)?;
+        self.media.encode_missing(plan, &mut self.scheduler, &mut self.device)?;
         let (deferred, masked) = (self.is_deferred(plan), self.is_masked(&samples));
         let before = self.in_flight.back().filter(|step| !step.is_deferred());
         let (step, after, tokens) = (plan.id.0, before.map(|step| step.plan.0), input.tokens.len());
@@ -344,10 +323,10 @@ impl EngineLoop {
 
     /// The step's rows with the changes of sampling state since the last step, and the sampled sequences with their draft
     /// tokens.
-    fn step_input(&mut self, plan: &Plan) -> (StepInput, Vec<(SequenceId, Vec<u32>)>) {
+    fn step_input(&mut self, plan: &Plan) -> mlx::Result<(StepInput, Vec<(SequenceId, Vec<u32>)>)> {
         let mut samples = Vec::new();
         let before = self.in_flight.back();
-        let row_of = |sample| before.map_or(sample, |step| step.row_of(sample));
+        let row_of = |plan, sample| before.filter(|step| step.plan == plan).map(|step| step.row_of(sample));
         let mut input = StepInput { changes: std::mem::take(&mut self.changes), ..StepInput::default() };
         for work in &plan.scheduled {
             let Some(active) = self.jobs.get(&work.sequence) else { continue };
@@ -365,6 +344,7 @@ impl EngineLoop {
             let request = RequestRows {
                 prompt: active.job.prompt,
                 prompt_logprobs: active.job.prompt_logprobs,
+                hidden: active.job.hidden,
                 adapter: active.job.request.adapter,
             };
             let drafts = match &mut self.proposer {
@@ -373,14 +353,16 @@ impl EngineLoop {
                 }
                 _ => Vec::new(),
             };
-            input.push(work, &self.scheduler, request, &drafts, row_of);
-            let media = (&*active.job.media, active.job.alignment.as_ref());
-            input.push_media(work, media, &active.spans, active.positions.as_ref());
+            input.push(work, &self.scheduler, request, &drafts, row_of)?;
+            let of = self.media.get(work.sequence);
+            let media = of.map(SequenceMedia::media).unwrap_or_default();
+            let positions = of.and_then(SequenceMedia::positions);
+            input.push_media(work, (media, active.job.alignment.as_ref()), &active.spans, positions);
             if work.samples > 0 {
                 samples.push((work.sequence, drafts));
             }
         }
-        (input, samples)
+        Ok((input, samples))
     }
 
     /// True if a row's sampling depends on a token that is still in flight.
@@ -398,7 +380,7 @@ impl EngineLoop {
     /// supervisor knows which jobs were in it.
     fn report_starts(&mut self, plan: &Plan, lookups: &[PrefixLookup]) {
         let before = self.reports.len();
-        self.count_media(plan, lookups);
+        self.media.count(plan, lookups, &mut self.device);
         for work in &plan.scheduled {
             if work.positions.start == work.cached
                 && let Some(active) = self.jobs.get(&work.sequence)
@@ -408,7 +390,7 @@ impl EngineLoop {
                     Some(CacheMiss::HistoryChanged { position }) => Some(position),
                     _ => None,
                 };
-                let media = active.media_usage();
+                let media = self.media.usage(work.sequence);
                 let update = JobUpdate::Started { cached_tokens: work.cached, history_changed_at, media };
                 self.reports.push(JobReport { job: active.job.id, update });
             }
@@ -499,6 +481,7 @@ impl EngineLoop {
             core::Event::Failed { sequence, failure } => (sequence, failed(failure)),
         };
         let Some(active) = self.jobs.remove(&sequence) else { return };
+        self.media.remove(sequence);
         let update = match (update, self.grammars.take_failure(sequence)) {
             (JobUpdate::Failed(_), Some(message)) => {
                 let message = format!("structured output: {message}");

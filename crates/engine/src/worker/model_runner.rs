@@ -16,11 +16,12 @@ use omnibus_model::{
 use super::alignment::PendingAlignment;
 use super::capacity::Capacity;
 use super::device_call::StepResult;
+use super::hidden::{self, PendingHidden};
+use super::media::MediaEncoding;
 use super::model_traits::{KvLayout, ModelTraits};
 use super::prompt_logprobs::PromptLogprobs;
 use super::prompt_output::PromptOutput;
 use super::step_input::{InputSegment, InputToken, StepInput};
-use super::vision::Vision;
 use crate::logits_processor::LogitsProcessors;
 use crate::sampler::{Chooser, PendingSample, SampleRow, Sampler, SamplingChanges};
 use crate::settings::{AsyncScheduling, Settings};
@@ -30,7 +31,7 @@ pub(super) struct ModelRunner {
     model: Model,
     cache: KvCache,
     sampler: Sampler,
-    vision: Option<Vision>,
+    media: Option<MediaEncoding>,
     blocks: Vec<usize>,
     allocation: Allocation,
     block_size: usize,
@@ -94,7 +95,7 @@ impl ModelRunner {
         Ok(Self {
             cache,
             sampler: Sampler::new(chooser(&model)),
-            vision: None,
+            media: None,
             model,
             blocks: capacity.blocks.clone(),
             allocation: Allocation::Done,
@@ -114,9 +115,9 @@ impl ModelRunner {
         self.sampler.set_processors(processors);
     }
 
-    /// The encoder of a model that sees.
-    pub(super) fn set_vision(&mut self, vision: Option<Vision>) {
-        self.vision = vision;
+    /// The encoders of a model that has any.
+    pub(super) fn set_media(&mut self, media: Option<MediaEncoding>) {
+        self.media = media;
     }
 
     /// A prompt cache file whose blocks sequences are filled with.
@@ -131,7 +132,7 @@ impl ModelRunner {
             depth: self.depth(),
             has_axis_positions: self.model.blueprint().rotary_axes() == RotaryAxes::Three,
             spans: self.model.blueprint().span_rule(),
-            encodes: self.vision.is_some(),
+            encodes: self.media.is_some(),
             kv: KvLayout {
                 block_size: self.block_size,
                 specs: self.cache.groups().iter().map(|group| group.spec).collect(),
@@ -255,8 +256,8 @@ impl ModelRunner {
         {
             return Ok(None);
         }
-        let (features, cross) = match &mut self.vision {
-            Some(vision) => (vision.rows(&input.media)?, vision.crossed(&input.crossed, &self.model)?),
+        let (features, cross) = match &mut self.media {
+            Some(media) => (media.rows(&input.media)?, media.crossed(&input.crossed, &self.model)?),
             None if input.media.is_empty() && input.crossed.is_empty() => (None, Vec::new()),
             None => return Err(mlx::Error::new("a step has features, and the model no encoder")),
         };
@@ -293,12 +294,17 @@ impl ModelRunner {
         let tokens = self.input_tokens(&input.tokens, before)?;
         let segments = input.segments.iter().map(segment).collect();
         let multimodal = self.multimodal(input, tokens.size())?;
-        let batch = Batch { tokens, segments, logits_at: input.logits_at.clone(), multimodal, hidden: None };
-        let logits = self.model.forward(&batch, &mut self.cache)?.logits.map(|logits| logits.0);
+        let hidden = hidden::requested(&input.hidden);
+        let batch = Batch { tokens, segments, logits_at: input.logits_at.clone(), multimodal, hidden };
+        let pass = self.model.forward(&batch, &mut self.cache)?;
+        let logits = pass.logits.map(|logits| logits.0);
         if let Some(problem) = self.model.take_launch_problem() {
             tracing::warn!("{problem}");
         }
-        let prompts = prompt_outputs(input, logits.as_ref(), batch.multimodal.as_ref())?;
+        let mut prompts = prompt_outputs(input, logits.as_ref(), batch.multimodal.as_ref())?;
+        if let Some(states) = pass.hidden.first() {
+            prompts.extend(PendingHidden::of(&input.hidden, states)?.into_iter().map(PromptOutput::Hidden));
+        }
         Ok(ForwardOutput { logits, samples: input.samples.clone(), prompts })
     }
 
@@ -333,8 +339,8 @@ impl ModelRunner {
                 Vec::new()
             }
         };
-        let prompts = output.prompts.iter().map(PromptOutput::read);
-        Ok(StepResult { sampled, prompts: prompts.collect::<mlx::Result<_>>()? })
+        let prompts = output.prompts.iter().map(PromptOutput::read).collect::<mlx::Result<Vec<_>>>()?;
+        Ok(StepResult { sampled, prompts: prompts.concat() })
     }
 
     /// Drops all steps and sequences and allocates the KV cache again, after a failure.
@@ -343,8 +349,8 @@ impl ModelRunner {
         self.copy = None;
         let _what_failed = mlx::recover();
         self.sampler.clear();
-        if let Some(vision) = &mut self.vision {
-            vision.clear();
+        if let Some(media) = &mut self.media {
+            media.clear();
         }
         // The old pools are freed first: a device rarely has room for both.
         self.allocation = Allocation::Missing;

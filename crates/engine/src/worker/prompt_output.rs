@@ -4,6 +4,7 @@ use mlx::Array;
 use omnibus_core::SequenceId;
 
 use super::alignment::PendingAlignment;
+use super::hidden::PendingHidden;
 use super::prompt_logprobs::PromptLogprobs;
 use crate::message::JobUpdate;
 
@@ -11,6 +12,7 @@ use crate::message::JobUpdate;
 pub(super) enum PromptOutput {
     Logprobs(PromptLogprobs),
     Alignment(PendingAlignment),
+    Hidden(PendingHidden),
 }
 
 impl PromptOutput {
@@ -18,14 +20,17 @@ impl PromptOutput {
         match self {
             Self::Logprobs(logprobs) => logprobs.arrays().collect(),
             Self::Alignment(alignment) => vec![alignment.array()],
+            Self::Hidden(hidden) => vec![hidden.array()],
         }
     }
 
-    /// Waits, and returns the update of the sequence.
-    pub(super) fn read(&self) -> mlx::Result<(SequenceId, JobUpdate)> {
-        match self {
-            Self::Logprobs(logprobs) => Ok((logprobs.sequence, logprobs.read()?)),
-            Self::Alignment(alignment) => Ok((alignment.sequence, alignment.read()?)),
-        }
+    /// Waits, and returns the updates of the sequence.
+    pub(super) fn read(&self) -> mlx::Result<Vec<(SequenceId, JobUpdate)>> {
+        let (sequence, updates) = match self {
+            Self::Logprobs(logprobs) => (logprobs.sequence, vec![logprobs.read()?]),
+            Self::Alignment(alignment) => (alignment.sequence, vec![alignment.read()?]),
+            Self::Hidden(hidden) => (hidden.sequence, hidden.read()?),
+        };
+        Ok(updates.into_iter().map(|update| (sequence, update)).collect())
     }
 }

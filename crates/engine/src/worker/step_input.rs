@@ -3,13 +3,14 @@
 //! Invariant: plain serializable values. Nothing else of a step reaches the runner, so runners that get the same inputs
 //! in the same order compute the same bits.
 
-use omnibus_core::{BlockCopy, ScheduledSequence, Scheduler, SequenceId, TokenSource};
+use omnibus_core::{BlockCopy, PlanId, ScheduledSequence, Scheduler, SequenceId, TokenSource};
 use omnibus_kv::BlockTable;
 use omnibus_model::mrope::MultimodalPositions;
 use omnibus_model::{SpanRuns, span_reach};
 use serde::{Deserialize, Serialize};
 
 use crate::alignment::Alignment;
+use crate::hidden::HiddenPositions;
 use crate::media::{JobMedia, MediaKey, crossed_in};
 use crate::sampler::{SampleRow, SamplingChanges};
 
@@ -27,6 +28,8 @@ pub(super) struct StepInput {
     pub(super) logits_at: Vec<usize>,
     pub(super) samples: Vec<SampleRow>,
     pub(super) prompts: Vec<PromptRows>,
+    /// Rows whose hidden states are reported, in order.
+    pub(super) hidden: Vec<ReportedRows>,
     /// Rows with features in place of their token's embedding.
     pub(super) media: Vec<MediaRows>,
     /// Rows that attend to each other in both directions.
@@ -114,27 +117,40 @@ pub(super) struct PromptRows {
     pub(super) top: usize,
 }
 
+/// Consecutive rows of a prompt whose hidden states were requested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ReportedRows {
+    pub(super) sequence: SequenceId,
+    /// Position of the first of them.
+    pub(super) position: usize,
+    /// The first row of the pass.
+    pub(super) first: usize,
+    /// How many rows.
+    pub(super) len: usize,
+}
+
 /// What the loop knows of a scheduled sequence's request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RequestRows {
     /// Tokens of the prompt.
     pub(super) prompt: usize,
     pub(super) prompt_logprobs: Option<usize>,
+    pub(super) hidden: Option<HiddenPositions>,
     /// As in [`omnibus_core::Request::adapter`].
     pub(super) adapter: u128,
 }
 
 impl StepInput {
-    /// Adds a scheduled sequence's rows. Its plan has been applied. `drafts`: its draft tokens. `row_of`: the row of the
-    /// step before that holds a scheduled sequence's sample.
+    /// Adds a scheduled sequence's rows. Its plan has been applied. `drafts`: its draft tokens. `row_of`: the row of a step
+    /// in flight that holds a sample. Fails if that step is not the one before.
     pub(super) fn push(
         &mut self,
         work: &ScheduledSequence,
         scheduler: &Scheduler,
         request: RequestRows,
         drafts: &[u32],
-        row_of: impl Fn(usize) -> usize,
-    ) {
+        row_of: impl Fn(PlanId, usize) -> Option<usize>,
+    ) -> mlx::Result<()> {
         let (first, known) = (self.tokens.len(), scheduler.tokens(work.sequence));
         match work.input {
             TokenSource::Known => {
@@ -142,7 +158,12 @@ impl StepInput {
                 let tokens = known.get(positions).unwrap_or_default();
                 self.tokens.extend(tokens.iter().chain(drafts).copied().map(InputToken::Known));
             }
-            TokenSource::InFlight { row, .. } => self.tokens.push(InputToken::Sampled(row_of(row))),
+            TokenSource::InFlight { plan, row } => {
+                let message =
+                    || format!("a token is a sample of step {}, which is not the one before", plan.0);
+                let row = row_of(plan, row).ok_or_else(|| mlx::Error::new(message()))?;
+                self.tokens.push(InputToken::Sampled(row));
+            }
         }
         let groups = 0..scheduler.settings().groups.len();
         self.segments.push(InputSegment {
@@ -156,11 +177,13 @@ impl StepInput {
             tables: groups.map(|group| scheduler.block_table(work.sequence, group).clone()).collect(),
         });
         self.push_prompt_rows(work, known, request);
+        self.push_hidden(work, first, request);
         for behind in (0..work.samples).rev() {
             let (logits, position) = (self.logits_at.len(), work.positions.end - behind);
             self.samples.push(SampleRow { sequence: work.sequence, position, logits });
             self.logits_at.push(first + work.positions.len() - 1 - behind);
         }
+        Ok(())
     }
 
     /// Adds the features and the positions of the rows that were pushed last. `spans`: positions of the prompt that attend
@@ -208,6 +231,20 @@ impl StepInput {
                 Some(positions) => positions.at(place),
                 None => [place as i32; 3],
             }));
+        }
+    }
+
+    fn push_hidden(&mut self, work: &ScheduledSequence, first: usize, request: RequestRows) {
+        let end = work.positions.end.min(request.prompt);
+        let position = match request.hidden {
+            None => return,
+            Some(HiddenPositions::All) => work.positions.start,
+            Some(HiddenPositions::Last) => work.positions.start.max(request.prompt.saturating_sub(1)),
+        };
+        if position < end {
+            let first = first + position - work.positions.start;
+            let rows = ReportedRows { sequence: work.sequence, position, first, len: end - position };
+            self.hidden.push(rows);
         }
     }
 

@@ -160,7 +160,11 @@ fn outcome(engine: &omnibus_engine::Handle, request: Request) -> Outcome {
                 assert_ne!(reason, FinishReason::Cancelled);
                 return Outcome::Answered;
             }
-            Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Delta { .. } => {}
+            Event::Started { .. }
+            | Event::Prompt(_)
+            | Event::Alignment(_)
+            | Event::Hidden(_)
+            | Event::Delta { .. } => {}
         }
     }
     panic!("a stream ends with an event")

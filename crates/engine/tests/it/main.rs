@@ -9,6 +9,7 @@ mod common;
 mod disk;
 #[path = "../../../../tests/environment.rs"]
 mod environment;
+mod hidden_states;
 mod hostile_grammars;
 mod logits_processors;
 mod prompt_files;

@@ -45,7 +45,7 @@ impl Completion {
     /// Adds an event.
     pub fn fold(&mut self, event: Event) {
         match event {
-            Event::Started { .. } | Event::Alignment(_) | Event::Failed(_) => {}
+            Event::Started { .. } | Event::Alignment(_) | Event::Hidden(_) | Event::Failed(_) => {}
             Event::Prompt(tokens) => self.prompt_tokens.extend(tokens),
             Event::Delta { delta, tokens } => {
                 self.tokens.extend(tokens);

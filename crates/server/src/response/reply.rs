@@ -78,7 +78,11 @@ async fn collect(mut events: ChoiceEvents, choices: Choices) -> Result<(Vec<Comp
         match event {
             Event::Failed(failure) => return Err(ApiError::of_generation(failure)),
             Event::Finished { usage, .. } => totals.add(choice, usage),
-            Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Delta { .. } => {}
+            Event::Started { .. }
+            | Event::Prompt(_)
+            | Event::Alignment(_)
+            | Event::Hidden(_)
+            | Event::Delta { .. } => {}
         }
         if let Some(completion) = completions.get_mut(choice) {
             completion.fold(event);
@@ -168,7 +172,11 @@ impl<F: Framer> SseStream<F> {
         match event {
             Event::Failed(failure) => return self.fail(&ApiError::of_generation(failure)),
             Event::Finished { usage, .. } => self.totals.add(choice, usage),
-            Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Delta { .. } => {}
+            Event::Started { .. }
+            | Event::Prompt(_)
+            | Event::Alignment(_)
+            | Event::Hidden(_)
+            | Event::Delta { .. } => {}
         }
         self.framer.event(choice, event, &mut self.frames);
     }

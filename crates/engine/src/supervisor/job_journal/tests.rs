@@ -20,6 +20,7 @@ fn job(id: u64) -> Job {
         logprobs: None,
         prompt_logprobs: Some(0),
         alignment: None,
+        hidden: None,
         grammar: None,
         media: Vec::new(),
         timeout_s: Some(10.0),

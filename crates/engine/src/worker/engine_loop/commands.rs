@@ -32,7 +32,7 @@ impl EngineLoop {
         let writing = self.offload.as_ref().is_some_and(KvOffload::is_writing);
         if self.pending_offload == PendingOffload::Yes {
             // Blocks are copied out for the disk instead of waiting.
-        } else if self.is_encoding() {
+        } else if self.media.is_encoding(&self.scheduler, &mut self.device) {
             // Pictures are encoded instead of waiting.
         } else if idle && !writing && self.pending_offload == PendingOffload::No {
             match self.inbox.recv() {
@@ -70,7 +70,7 @@ impl EngineLoop {
                     self.handle_event(event);
                 }
             }
-            Command::Pixels(job, key, pixels) => self.take_pixels(job, key, &pixels),
+            Command::Pixels(job, key, pixels) => self.media.take_pixels(job, key, &pixels),
             Command::ListSessions(query) => self.list_sessions(query),
             Command::LoadAdapter(query, adapter) => self.load_adapter(query, &adapter),
             Command::UnloadAdapter(adapter) => {
@@ -149,21 +149,9 @@ impl EngineLoop {
         let request = core::Request { prompt: tokens, deadline, draft_tokens, ..job.request.clone() };
         match self.scheduler.submit(now, request) {
             Ok(sequence) => {
-                let (fetched, encoding, requested, keeps_features) = Default::default();
-                let active = ActiveJob {
-                    job,
-                    reported,
-                    max_tokens,
-                    positions,
-                    spans,
-                    fetched,
-                    encoding,
-                    requested,
-                    keeps_features,
-                };
-                self.jobs.insert(sequence, active);
-                self.hold_for_encoding(sequence);
-                self.request_pixels(sequence);
+                let media = (job.id, std::mem::take(&mut job.media));
+                self.jobs.insert(sequence, ActiveJob { job, reported, max_tokens, spans });
+                self.media.insert(sequence, media, positions, (&mut self.scheduler, &mut self.device));
                 if let Some(grammar) = grammar {
                     self.grammars.insert(sequence, grammar);
                 }

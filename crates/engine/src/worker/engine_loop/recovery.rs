@@ -30,8 +30,7 @@ impl EngineLoop {
             self.handle_event(event);
         }
         // Features are gone, too.
-        let sequences: Vec<SequenceId> = self.jobs.keys().copied().collect();
-        sequences.into_iter().for_each(|sequence| self.hold_for_encoding(sequence));
+        self.media.hold_all(&mut self.scheduler);
     }
 
     /// After a panic of the loop the scheduler's state is not trusted: a new one gets every job with its reported tokens.
@@ -95,6 +94,7 @@ impl EngineLoop {
     /// The job with its tokens, as far as they were reported. If the scheduler has lost them, the job fails.
     fn with_tokens(&mut self, sequence: SequenceId, active: ActiveJob) -> Option<Job> {
         let ActiveJob { mut job, reported, max_tokens, .. } = active;
+        job.media = self.media.remove(sequence);
         let scheduler = &self.scheduler;
         let Ok(tokens) = catch_panic(|| Ok(scheduler.tokens(sequence).to_vec())) else {
             let message = "its tokens were lost in a failure of the engine's loop".to_owned();

@@ -83,7 +83,7 @@ impl EngineLoop {
     /// reports show that the loop makes progress.
     pub(super) fn report(&mut self) -> Result<(), Disconnected> {
         let stats = self.stats_due().then(|| Box::new(self.collect_stats()));
-        let nothing = self.reports.is_empty() && self.replies.is_empty() && self.requested_pixels.is_empty();
+        let nothing = self.reports.is_empty() && self.replies.is_empty() && !self.media.has_requests();
         if stats.is_none() && nothing {
             return Ok(());
         }
@@ -91,14 +91,17 @@ impl EngineLoop {
         for jobs in split_behind_large(&mut jobs) {
             (self.report_tx)(Report { jobs, ..Report::default() })?;
         }
-        let requested_pixels = std::mem::take(&mut self.requested_pixels);
+        let requested_pixels = self.media.take_requests();
         (self.report_tx)(Report { jobs, stats, replies, requested_pixels })
     }
 
     fn stats_due(&self) -> bool {
         let counts = |report: &JobReport| match report.update {
             JobUpdate::Started { .. } | JobUpdate::Finished(_) | JobUpdate::Failed(_) => true,
-            JobUpdate::Prompt { .. } | JobUpdate::Alignment(_) | JobUpdate::Token(_) => false,
+            JobUpdate::Prompt { .. }
+            | JobUpdate::Alignment(_)
+            | JobUpdate::Hidden(_)
+            | JobUpdate::Token(_) => false,
         };
         let idle = self.in_flight.is_empty() && self.scheduler.is_idle();
         idle || self.stats.sent_at.is_none_or(|at| at.elapsed() >= STATS_INTERVAL)
@@ -135,7 +138,8 @@ pub(super) fn seconds(ticks: Tick) -> u64 {
 /// Takes the updates up to each large one off `jobs`, which keeps those behind the last: a message has a limit, which the
 /// large updates of one step may exceed together.
 fn split_behind_large(jobs: &mut Vec<JobReport>) -> Vec<Vec<JobReport>> {
-    let is_large = |report: &JobReport| matches!(report.update, JobUpdate::Alignment(_));
+    let is_large =
+        |report: &JobReport| matches!(report.update, JobUpdate::Alignment(_) | JobUpdate::Hidden(_));
     let mut parts = Vec::new();
     while let Some(large) = jobs.iter().position(is_large) {
         let rest = jobs.split_off(large + 1);

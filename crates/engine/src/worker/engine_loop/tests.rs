@@ -1,14 +1,12 @@
-//! Two devices on one stream of calls, and a loop with a proposer.
+//! Loops over small models: with a proposer, and with a device whose calls are recorded.
 
 #[path = "../../../../model/tests/models/golden/generate.rs"]
 mod generate;
+mod recorded;
 
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use omnibus_model::Source;
 
@@ -16,56 +14,16 @@ use super::*;
 use crate::message::JobId;
 use crate::request::Sampling;
 use crate::settings::{AsyncScheduling, Settings};
-use crate::stats::MediaStats;
-use crate::worker::device_call::{Device, DeviceCall, DeviceReply, DeviceStats};
-
-/// A call of the loop and the device's reply, serialized.
-struct Exchange {
-    call: Vec<u8>,
-    reply: Vec<u8>,
-}
-
-/// A device that records its calls.
-struct Recorder {
-    inner: Box<dyn Device>,
-    exchanges: Rc<RefCell<Vec<Exchange>>>,
-}
-
-impl Device for Recorder {
-    fn call(&mut self, call: DeviceCall) -> mlx::Result<DeviceReply> {
-        let bytes_of_call = bytes(&call);
-        let reply = self.inner.call(call);
-        let exchange = Exchange { call: bytes_of_call, reply: reply_bytes(&reply) };
-        self.exchanges.borrow_mut().push(exchange);
-        reply
-    }
-}
-
-fn bytes(value: &impl serde::Serialize) -> Vec<u8> {
-    postcard::to_extend(value, Vec::new()).unwrap()
-}
-
-/// What devices that get equal calls have in common: all but times and counts of work.
-fn reply_bytes(reply: &mlx::Result<DeviceReply>) -> Vec<u8> {
-    match reply {
-        Ok(DeviceReply::Stats(stats)) => bytes(&DeviceStats {
-            dispatching: Duration::ZERO,
-            media: MediaStats { encode_seconds_total: 0.0, ..stats.media },
-            ..*stats
-        }),
-        Ok(reply) => bytes(reply),
-        Err(error) => error.to_string().into_bytes(),
-    }
-}
 
 fn embedded() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/models/omnibus-mini")
 }
 
-/// A golden fixture as a model directory, which the test removes.
+/// A golden fixture as a model directory, which the test removes. `name`: from the folder of the model's tests.
 fn fixture(name: &str) -> PathBuf {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/fixtures").join(name);
-    let to = std::env::temp_dir().join(format!("omnibus-drafts-{}-{name}", std::process::id()));
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests").join(name);
+    let folder = format!("omnibus-loop-{}-{}", std::process::id(), name.replace('/', "-"));
+    let to = std::env::temp_dir().join(folder);
     std::fs::create_dir_all(&to).unwrap();
     let recipe = serde_json::from_slice(&std::fs::read(from.join("tensors.json")).unwrap()).unwrap();
     let weights = generate::weights(&recipe).unwrap();
@@ -75,18 +33,18 @@ fn fixture(name: &str) -> PathBuf {
     to
 }
 
-fn load(model: &Path) -> Loaded {
-    let settings = Settings {
+fn settings() -> Settings {
+    Settings {
         kv_cache_memory: Some(8 << 20),
         max_num_batched_tokens: Some(24),
         async_scheduling: AsyncScheduling::On,
         ..Settings::default()
-    };
-    crate::worker::load(
-        &Source::Directory(model.to_owned()),
-        &crate::worker::Own { settings, ..crate::worker::Own::default() },
-    )
-    .unwrap()
+    }
+}
+
+fn load(model: &Path, settings: Settings) -> Loaded {
+    let own = crate::worker::Own { settings, ..crate::worker::Own::default() };
+    crate::worker::load(&Source::Directory(model.to_owned()), &own).unwrap()
 }
 
 fn job(id: u64, sampling: Sampling) -> Job {
@@ -102,6 +60,7 @@ fn job(id: u64, sampling: Sampling) -> Job {
         logprobs: Some(2),
         prompt_logprobs: None,
         alignment: None,
+        hidden: None,
         grammar: None,
         media: Vec::new(),
         timeout_s: None,
@@ -125,8 +84,8 @@ fn jobs() -> Vec<Job> {
 /// Each job's tokens and log-probabilities, in bits.
 type Outputs = BTreeMap<JobId, Vec<(u32, Option<u32>)>>;
 
-/// Runs all jobs.
-fn run(loaded: Loaded, proposer: Option<Box<dyn Proposer>>) -> (Outputs, core::Stats) {
+/// Runs the jobs.
+fn run(loaded: Loaded, jobs: Vec<Job>, proposer: Option<Box<dyn Proposer>>) -> (Outputs, core::Stats) {
     let outputs = Arc::new(Mutex::new(Outputs::new()));
     let (_commands, inbox) = channel();
     let sink = Arc::clone(&outputs);
@@ -144,22 +103,13 @@ fn run(loaded: Loaded, proposer: Option<Box<dyn Proposer>>) -> (Outputs, core::S
     };
     let mut engine = EngineLoop::new(loaded, inbox, Box::new(collect));
     engine.proposer = proposer;
-    jobs().into_iter().for_each(|job| engine.submit(job));
+    jobs.into_iter().for_each(|job| engine.submit(job));
     while !engine.jobs.is_empty() {
         assert!(engine.iterate().is_continue());
     }
     let stats = engine.scheduler.stats();
     drop(engine);
     (Arc::try_unwrap(outputs).unwrap().into_inner().unwrap(), stats)
-}
-
-/// Runs all jobs and returns the calls that they made.
-fn record() -> Vec<Exchange> {
-    let exchanges = Rc::new(RefCell::new(Vec::new()));
-    let mut loaded = load(&embedded());
-    loaded.device = loaded.device.wrap(|inner| Recorder { inner, exchanges: Rc::clone(&exchanges) });
-    run(loaded, None);
-    Rc::try_unwrap(exchanges).ok().unwrap().into_inner()
 }
 
 /// Proposes what followed the same tokens before, with an error in every third proposal.
@@ -189,14 +139,15 @@ impl Proposer for Replay {
 
 /// Runs all jobs without a proposer and with one that is often right and often wrong.
 fn check_drafts(model: &Path) {
-    let (expected, stats) = run(load(model), None);
+    let (expected, stats) = run(load(model, settings()), jobs(), None);
     assert_eq!(stats.draft_tokens_total, 0);
     let prompts = jobs().into_iter().map(|job| (job.id, job.request.prompt));
     let known = prompts.map(|(id, prompt)| {
         let answer = expected[&id].iter().map(|(token, _)| *token);
         prompt.into_iter().chain(answer).collect()
     });
-    let (outputs, stats) = run(load(model), Some(Box::new(Replay { known: known.collect(), proposals: 0 })));
+    let replay = Replay { known: known.collect(), proposals: 0 };
+    let (outputs, stats) = run(load(model, settings()), jobs(), Some(Box::new(replay)));
     assert!(outputs == expected, "{}: {outputs:?} {expected:?}", model.display());
     let (drafts, accepted) = (stats.draft_tokens_total, stats.accepted_draft_tokens_total);
     assert!(drafts > 30 && accepted > 20 && accepted < drafts, "{accepted} of {drafts} accepted");
@@ -210,28 +161,8 @@ fn a_proposer_changes_no_bit_of_the_output() {
 #[test]
 fn a_proposer_changes_no_bit_of_a_recurrent_models_output() {
     for name in ["mamba2", "qwen3_next"] {
-        let model = fixture(name);
+        let model = fixture(&format!("fixtures/{name}"));
         check_drafts(&model);
         std::fs::remove_dir_all(model).unwrap();
     }
-}
-
-#[test]
-fn a_second_device_gives_the_same_replies_to_the_recorded_calls() {
-    let exchanges = record();
-    let mut device = load(&embedded()).device;
-    let (mut steps, mut deferred, mut sampled) = (0, 0, 0);
-    for (number, Exchange { call, reply: expected }) in exchanges.into_iter().enumerate() {
-        let call: DeviceCall = postcard::from_bytes(&call).unwrap();
-        steps += usize::from(matches!(call, DeviceCall::Forward { .. }));
-        deferred +=
-            usize::from(matches!(&call, DeviceCall::Sample { changes, .. } if !changes.appended.is_empty()));
-        let reply = device.call(call.clone());
-        if let Ok(DeviceReply::Step(result)) = &reply {
-            sampled += result.sampled.len();
-        }
-        assert!(reply_bytes(&reply) == expected, "the reply to call {number}, {call:?}: {reply:?}");
-    }
-    assert_eq!(sampled, 5 * 30);
-    assert!(steps > 30 && deferred > 20, "{steps} steps, {deferred} of them deferred");
 }

@@ -9,8 +9,8 @@ use crate::stats::LaunchStats;
 use crate::worker::device_call::{
     Device, DeviceCall, DeviceReply, DeviceStats, GroupBlocks, KvCall, MediaCall, StepResult,
 };
+use crate::worker::media::MediaEncoding;
 use crate::worker::step_input::StepInput;
-use crate::worker::vision::Vision;
 
 impl Device for ModelRunner {
     fn call(&mut self, call: DeviceCall) -> mlx::Result<DeviceReply> {
@@ -26,8 +26,8 @@ impl Device for ModelRunner {
                 Ok(DeviceReply::Done)
             }
             DeviceCall::Kv(call) => self.call_kv(call),
-            DeviceCall::Media(call) => match &mut self.vision {
-                Some(vision) => call_media(vision, call),
+            DeviceCall::Media(call) => match &mut self.media {
+                Some(media) => call_media(media, call),
                 None => without_encoder(&call),
             },
             DeviceCall::LoadAdapter(directory) => {
@@ -101,7 +101,7 @@ impl ModelRunner {
                 step_graphs_total: launches.step_graphs_total,
                 step_launches: launches.step_launches,
             },
-            media: self.vision.as_ref().map(Vision::stats).unwrap_or_default(),
+            media: self.media.as_ref().map(MediaEncoding::stats).unwrap_or_default(),
         }
     }
 
@@ -179,21 +179,21 @@ fn into_blocks(blocks: Vec<Vec<u8>>) -> DeviceReply {
     DeviceReply::Blocks(blocks.into_iter().map(Into::into).collect())
 }
 
-fn call_media(vision: &mut Vision, call: MediaCall) -> mlx::Result<DeviceReply> {
+fn call_media(encoding: &mut MediaEncoding, call: MediaCall) -> mlx::Result<DeviceReply> {
     let done = |()| DeviceReply::Done;
     match call {
-        MediaCall::Has(key) => Ok(DeviceReply::Flag(vision.has(key))),
-        MediaCall::IsReading(media) => Ok(DeviceReply::Flag(vision.is_reading(&media))),
-        MediaCall::IsStored(key) => Ok(DeviceReply::Flag(vision.is_stored(key))),
-        MediaCall::AwaitsDisk => Ok(DeviceReply::Flag(vision.awaits_disk())),
-        MediaCall::PartsLeft(input) => vision.parts_left(&input.into_media()).map(DeviceReply::Parts),
-        MediaCall::Encode { input, parts } => vision.encode_parts(&input.into_media(), parts).map(done),
+        MediaCall::Has(key) => Ok(DeviceReply::Flag(encoding.has(key))),
+        MediaCall::IsReading(media) => Ok(DeviceReply::Flag(encoding.is_reading(&media))),
+        MediaCall::IsStored(key) => Ok(DeviceReply::Flag(encoding.is_stored(key))),
+        MediaCall::AwaitsDisk => Ok(DeviceReply::Flag(encoding.awaits_disk())),
+        MediaCall::PartsLeft(input) => encoding.parts_left(&input.into_media()).map(DeviceReply::Parts),
+        MediaCall::Encode { input, parts } => encoding.encode_parts(&input.into_media(), parts).map(done),
         MediaCall::CountHit(hit) => {
-            vision.count_hit(hit);
+            encoding.count_hit(hit);
             Ok(DeviceReply::Done)
         }
         MediaCall::Evict(needed) => {
-            vision.evict(&needed);
+            encoding.evict(&needed);
             Ok(DeviceReply::Done)
         }
     }

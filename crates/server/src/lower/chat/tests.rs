@@ -142,6 +142,7 @@ fn every_field_reaches_the_engine() {
             ),
             prompt_logprobs: None,
             alignment: None,
+            hidden: None,
             priority: -3,
             tenant: "key-1",
             cache_salt: Some(

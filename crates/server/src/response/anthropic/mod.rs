@@ -176,7 +176,7 @@ impl Framer for MessagesFramer {
                 self.close(frames);
                 self.stop = stop_of(reason, matched, self.stop.stop_reason == "tool_use");
             }
-            Event::Prompt(_) | Event::Alignment(_) | Event::Failed(_) => {}
+            Event::Prompt(_) | Event::Alignment(_) | Event::Hidden(_) | Event::Failed(_) => {}
         }
     }
 

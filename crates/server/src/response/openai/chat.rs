@@ -109,7 +109,11 @@ impl Framer for ChatFramer {
                 logprobs: None,
                 finish_reason: Some(self.finish_reason(index, reason)),
             }),
-            Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Failed(_) => None,
+            Event::Started { .. }
+            | Event::Prompt(_)
+            | Event::Alignment(_)
+            | Event::Hidden(_)
+            | Event::Failed(_) => None,
         };
         if let Some(choice) = choice {
             frames.data(&self.chunk(vec![choice], None));

@@ -134,7 +134,7 @@ impl Framer for CompletionsFramer {
                 let finish_reason = Some(finish_reason(reason));
                 Some(Choice { index, text: self.echo(index), logprobs: None, finish_reason })
             }
-            Event::Started { .. } | Event::Alignment(_) | Event::Failed(_) => None,
+            Event::Started { .. } | Event::Alignment(_) | Event::Hidden(_) | Event::Failed(_) => None,
         };
         if let Some(choice) = choice {
             frames.data(&self.chunk(vec![choice], None));

@@ -107,7 +107,11 @@ impl Framer for ResponsesFramer {
                 self.items.close(status, &mut self.events, frames);
                 self.end(reason);
             }
-            Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Failed(_) => {}
+            Event::Started { .. }
+            | Event::Prompt(_)
+            | Event::Alignment(_)
+            | Event::Hidden(_)
+            | Event::Failed(_) => {}
         }
     }
 

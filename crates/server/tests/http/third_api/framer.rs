@@ -116,7 +116,7 @@ impl Framer for MessagesFramer {
                     self.stop_reason = "max_tokens";
                 }
             }
-            Event::Prompt(_) | Event::Alignment(_) | Event::Failed(_) => {}
+            Event::Prompt(_) | Event::Alignment(_) | Event::Hidden(_) | Event::Failed(_) => {}
         }
     }
 

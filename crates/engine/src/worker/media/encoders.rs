@@ -17,7 +17,7 @@ impl Encoders {
     /// Loads the encoders whose features the text side of the model takes and whose weights its checkpoint has.
     pub(super) fn load(source: &Source, kernels: Kernels) -> Self {
         let pictures = Encoder::load(source, kernels).unwrap_or_else(|error| {
-            tracing::warn!(%error, "the model is served without pictures");
+            tracing::warn!(%error, "the model is served without images");
             None
         });
         let audio = AudioEncoder::load(source, kernels).unwrap_or_else(|error| {
@@ -38,12 +38,12 @@ impl Encoders {
     }
 
     /// Whether there is one of pictures.
-    pub(super) fn sees(&self) -> bool {
+    pub(super) fn reads_images(&self) -> bool {
         self.pictures.is_some()
     }
 
     /// Whether there is one of audio.
-    pub(super) fn hears(&self) -> bool {
+    pub(super) fn reads_audio(&self) -> bool {
         self.audio.is_some()
     }
 
@@ -69,7 +69,7 @@ impl Encoders {
             (EncoderContent::Spectrum(spectrum), _, Some(encoder)) => {
                 encoder.encode_in_stages(&window(spectrum)?)
             }
-            (EncoderContent::Picture(_), None, _) => Err(mlx::Error::new("the model has no picture encoder")),
+            (EncoderContent::Picture(_), None, _) => Err(mlx::Error::new("the model has no image encoder")),
             (EncoderContent::Spectrum(_), _, None) => Err(mlx::Error::new("the model has no audio encoder")),
         }
     }
