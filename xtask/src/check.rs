@@ -1,56 +1,87 @@
-//! `cargo xtask check`: everything CI runs, fastest failures first.
+//! `cargo xtask check [--clients]`: everything CI runs. What needs no build comes first, then clippy; the rest runs beside the
+//! tests as soon as it can.
 //!
-//! Formatting and tidy need no build. Clippy needs no machine code, and the shim for macOS needs what clippy's build
-//! scripts generate. Pages from the binary come after the tests, when its dependencies are built.
+//! The shim for macOS needs what clippy's build scripts generate, the CUDA kernels what their tests write. With `--clients`
+//! comes what needs the built server and package registries: the soak and the tests of client libraries.
 
+use std::process::Command;
 use std::time::Instant;
 
-use crate::process::{cargo, run as finish};
-use crate::{cuda_kernels, docs, macos_shim, tidy};
+use crate::jobs::{self, Finished, Job};
+use crate::process::{cargo, python, run as finish};
+use crate::test_programs::{BUILD, GPU, build, examples, own_copy, print_times, programs, width};
+use crate::{cuda_kernels, macos_shim, paths, tidy};
 
-struct Step {
-    name: &'static str,
-    run: fn() -> Result<(), String>,
-}
+const CLIPPY: &str = "clippy";
 
-const STEPS: &[Step] = &[
-    Step { name: "cargo fmt", run: || finish(cargo(&["fmt", "--all", "--check"])) },
-    Step { name: "tidy", run: || tidy::run(&[]) },
-    Step { name: "clippy", run: clippy },
-    Step { name: "macos-shim", run: || macos_shim::run(&[]) },
-    Step { name: "cargo test --workspace", run: tests },
-    Step { name: "cuda-kernels", run: || cuda_kernels::run(&[]) },
-    Step { name: "docs --check", run: || docs::run(&["--check".to_owned()]) },
-    Step { name: "cargo doc", run: rustdoc },
-];
+/// Minutes of the soak beside the tests.
+const SOAK_MINUTES: &str = "3";
 
 /// Runs every step, up to the first that fails.
 pub fn run(arguments: &[String]) -> Result<(), String> {
-    if let Some(argument) = arguments.first() {
-        return Err(format!("takes no arguments, not `{argument}`"));
-    }
+    let mut clients = match arguments {
+        [] => Vec::new(),
+        [option] if option == "--clients" => client_jobs()?,
+        _ => return Err(format!("takes --clients or nothing, not `{}`", arguments.join(" "))),
+    };
     let begun = Instant::now();
-    for step in STEPS {
-        let since = Instant::now();
-        println!("== {}", step.name);
-        (step.run)()?;
-        println!("== {}: {:.1} s", step.name, since.elapsed().as_secs_f64());
-    }
-    println!("== all {} steps passed: {:.1} s", STEPS.len(), begun.elapsed().as_secs_f64());
+    println!("== cargo fmt");
+    finish(cargo(&["fmt", "--all", "--check"]))?;
+    println!("== tidy");
+    tidy::run(&[])?;
+    cuda_kernels::forget()?;
+    let finished = jobs::run(vec![clippy()], width(), |job| match job.name.as_str() {
+        CLIPPY => after_clippy(job),
+        BUILD => after_build(job, std::mem::take(&mut clients)),
+        GPU => Ok(vec![Job::new("cuda-kernels", own_command(&["cuda-kernels"])?)]),
+        _ => Ok(Vec::new()),
+    })?;
+    print_times(&finished);
+    println!("== all {} steps passed: {:.1} s", finished.len() + 2, begun.elapsed().as_secs_f64());
     Ok(())
 }
 
-fn clippy() -> Result<(), String> {
-    finish(cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+/// A command of this program.
+fn own_command(arguments: &[&str]) -> Result<Command, String> {
+    let mut command = Command::new(own_copy()?);
+    command.args(arguments).current_dir(paths::root());
+    Ok(command)
 }
 
-fn tests() -> Result<(), String> {
-    cuda_kernels::forget()?;
-    finish(cargo(&["test", "--workspace"]))
+fn clippy() -> Job {
+    Job::cargo(CLIPPY, cargo(&macos_shim::CLIPPY)).live()
 }
 
-fn rustdoc() -> Result<(), String> {
+fn after_clippy(clippy: &Finished) -> Result<Vec<Job>, String> {
+    let bridge = macos_shim::bridge_folder(&clippy.output)?;
+    let mut shim = own_command(&["macos-shim", "--bridge"])?;
+    shim.arg(bridge);
+    Ok(vec![build(), Job::new("macos-shim", shim)])
+}
+
+fn after_build(build: &Finished, clients: Vec<Job>) -> Result<Vec<Job>, String> {
+    let mut jobs = programs(build, &[])?;
+    // Behind the slowest program, which the CUDA kernels wait for.
+    jobs.splice(1..1, clients);
+    jobs.extend([examples(&[]), rustdoc()]);
+    Ok(jobs)
+}
+
+fn rustdoc() -> Job {
     let mut doc = cargo(&["doc", "--no-deps", "--workspace"]);
     doc.env("RUSTDOCFLAGS", "-D warnings");
-    finish(doc)
+    Job::cargo("cargo doc", doc)
+}
+
+/// What calls the server that the tests have built.
+fn client_jobs() -> Result<Vec<Job>, String> {
+    let server = paths::target()?.join("debug").join("omnibus");
+    let mut soak = python();
+    soak.args(["bench/soak.py", "--minutes", SOAK_MINUTES]).env("OMNIBUS", &server);
+    let suite = |name: &str| {
+        let mut command = Command::new(paths::root().join(name));
+        command.arg(&server).current_dir(paths::root());
+        Job::new(name, command)
+    };
+    Ok(vec![Job::new("soak", soak), suite("tests/sdk/run.sh"), suite("tests/clients/run.sh")])
 }

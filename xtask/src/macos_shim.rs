@@ -22,11 +22,24 @@ const TARGET: &str = "aarch64-macos.14.0";
 /// The target in the words of Python's wheels.
 const PLATFORM: &str = "macosx_14_0_arm64";
 
+/// The step `clippy` of `cargo xtask check`, with the messages that name the folders of build scripts.
+pub const CLIPPY: [&str; 7] = [
+    "clippy",
+    "--workspace",
+    "--all-targets",
+    "--message-format=json-render-diagnostics",
+    "--",
+    "-D",
+    "warnings",
+];
+
 /// Gets the wheels, if they are not there, and compiles every file of the shim.
 pub fn run(arguments: &[String]) -> Result<(), String> {
-    if let Some(argument) = arguments.first() {
-        return Err(format!("takes no arguments, not `{argument}`"));
-    }
+    let bridge = match arguments {
+        [] => None,
+        [option, folder] if option == "--bridge" => Some(PathBuf::from(folder)),
+        _ => return Err(format!("takes `--bridge FOLDER` or nothing, not `{}`", arguments.join(" "))),
+    };
     if cfg!(target_os = "macos") {
         println!("skipped: the build on macOS compiles the same files");
         return Ok(());
@@ -39,7 +52,10 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let build = Build {
         compiler: zig.join("ziglang/zig"),
         headers: metal.join("mlx/include"),
-        bridge: bridge_folder()?,
+        bridge: match bridge {
+            Some(folder) => folder,
+            None => bridge_folder(&output(cargo(&CLIPPY))?)?,
+        },
         folder,
     };
     let files = build.files()?;
@@ -66,20 +82,8 @@ fn mlx_version(script: &str) -> Result<String, String> {
     script.lines().find_map(value).ok_or_else(|| "crates/mlx-sys/build.rs has no MLX_VERSION".into())
 }
 
-/// Where the build script of `mlx-sys` puts the generated half of the bridge.
-///
-/// The command is the step `clippy` of `cargo xtask check`, whose results are reused.
-fn bridge_folder() -> Result<PathBuf, String> {
-    let messages = output(cargo(&[
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--quiet",
-        "--message-format=json",
-        "--",
-        "-D",
-        "warnings",
-    ]))?;
+/// Where the build script of `mlx-sys` puts the generated half of the bridge, by the messages of clippy.
+pub fn bridge_folder(messages: &str) -> Result<PathBuf, String> {
     let folder = messages.lines().filter_map(out_folder).next_back();
     folder.map(|folder| folder.join("cxxbridge")).ok_or_else(|| "cargo ran no build script of mlx-sys".into())
 }

@@ -8,10 +8,13 @@ mod check;
 mod cuda_kernels;
 mod docs;
 mod environment;
+mod jobs;
 mod macos_shim;
+mod nightly;
 mod paths;
 mod process;
 mod scripts;
+mod test_programs;
 mod tidy;
 mod wheel;
 
@@ -25,7 +28,21 @@ struct Command {
 }
 
 const COMMANDS: &[Command] = &[
-    Command { name: "check", about: "everything CI runs, fastest failures first", run: check::run },
+    Command {
+        name: "check",
+        about: "everything CI runs, fastest failures first; --clients with client libraries and the soak",
+        run: check::run,
+    },
+    Command {
+        name: "test",
+        about: "what `cargo test --workspace` runs, several programs at a time [ARGUMENT…]",
+        run: test_programs::run,
+    },
+    Command {
+        name: "nightly",
+        about: "what takes too long for every change [--only STEP]… [--scale SHARE]",
+        run: nightly::run,
+    },
     Command { name: "tidy", about: "repository rules that a compiler cannot check", run: tidy::run },
     Command { name: "docs", about: "write the generated pages; --check only compares", run: docs::run },
     Command {

@@ -1,0 +1,287 @@
+//! Programs that run beside each other, and stop with the first that fails.
+//!
+//! Invariant: what a job prints stays in one piece, unless it is [`Output::Live`].
+
+mod watch;
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub use watch::Limit;
+use watch::Watch;
+
+/// How often running jobs are looked at.
+const POLL: Duration = Duration::from_millis(20);
+
+/// How long output may follow the end of a program: one that it started may still have the pipe.
+const LAST_OUTPUT: Duration = Duration::from_secs(2);
+
+/// A program of the queue.
+pub struct Job {
+    pub name: String,
+    pub command: Command,
+    pub output: Output,
+    pub lane: Lane,
+    pub limit: Limit,
+}
+
+/// What becomes of a program's output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// Collected, and printed when the program ends.
+    Whole,
+    /// Printed as it comes; standard output is collected for the caller, who reads it: cargo's messages.
+    Live,
+}
+
+/// What a job cannot share with another one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    Free,
+    /// The folder of builds, which cargo locks: a second cargo would wait, and take a place while it does.
+    Cargo,
+}
+
+impl Job {
+    pub fn new(name: impl Into<String>, command: Command) -> Self {
+        Self { name: name.into(), command, output: Output::Whole, lane: Lane::Free, limit: Limit::None }
+    }
+
+    /// A command of cargo that builds.
+    pub fn cargo(name: impl Into<String>, command: Command) -> Self {
+        Self { lane: Lane::Cargo, ..Self::new(name, command) }
+    }
+
+    pub fn live(self) -> Self {
+        Self { output: Output::Live, ..self }
+    }
+
+    pub fn limited(self, limit: Duration) -> Self {
+        Self { limit: Limit::Tests(limit), ..self }
+    }
+}
+
+/// A job that succeeded.
+pub struct Finished {
+    pub name: String,
+    pub time: Duration,
+    /// Its standard output, where the job is [`Output::Live`]; else all it printed.
+    pub output: String,
+}
+
+/// Runs jobs, at most `width` at a time, in their order but for those whose lane is taken. `then` is called with each that
+/// succeeded, and returns the jobs that it makes possible, which come first. The first failure stops those that run.
+pub fn run(
+    jobs: Vec<Job>,
+    width: usize,
+    mut then: impl FnMut(&Finished) -> Result<Vec<Job>, String>,
+) -> Result<Vec<Finished>, String> {
+    let (mut queue, mut running, mut finished) = (VecDeque::from(jobs), Vec::new(), Vec::new());
+    let result = loop {
+        match advance(&mut queue, &mut running, width) {
+            Err(why) => break Err(why),
+            Ok(None) if running.is_empty() => break Ok(()),
+            Ok(None) => thread::sleep(POLL),
+            Ok(Some(job)) => {
+                let more = then(&job);
+                finished.push(job);
+                match more {
+                    Err(why) => break Err(why),
+                    Ok(more) => more.into_iter().rev().for_each(|job| queue.push_front(job)),
+                }
+            }
+        }
+    };
+    for job in &mut running {
+        job.stop();
+    }
+    result.map(|()| finished)
+}
+
+/// Starts what may start, and takes a job that ended.
+fn advance(
+    queue: &mut VecDeque<Job>,
+    running: &mut Vec<Running>,
+    width: usize,
+) -> Result<Option<Finished>, String> {
+    while running.len() < width {
+        let is_free =
+            |job: &Job| job.lane == Lane::Free || running.iter().all(|other| other.lane != job.lane);
+        let Some(job) = queue.iter().position(is_free).and_then(|at| queue.remove(at)) else { break };
+        running.push(Running::start(job)?);
+    }
+    for at in 0..running.len() {
+        if let Some(end) = running[at].end() {
+            return running.swap_remove(at).finish(end).map(Some);
+        }
+    }
+    Ok(None)
+}
+
+struct Running {
+    name: String,
+    lane: Lane,
+    output: Output,
+    since: Instant,
+    child: Child,
+    pieces: Receiver<Vec<u8>>,
+    collected: Vec<u8>,
+    watch: Watch,
+}
+
+/// How a job ended.
+enum End {
+    Exited(ExitStatus),
+    /// It was ended, for this reason.
+    TooLong(String),
+}
+
+impl Running {
+    fn start(job: Job) -> Result<Self, String> {
+        let Job { name, mut command, output, lane, limit } = job;
+        let cannot = |error: std::io::Error| format!("cannot start {name}: {error}");
+        let (reader, writer) = std::io::pipe().map_err(cannot)?;
+        if output == Output::Whole {
+            command.stderr(writer.try_clone().map_err(cannot)?);
+        } else {
+            say(&format!("== {name}\n"));
+        }
+        let child = command.stdin(Stdio::null()).stdout(writer).spawn().map_err(cannot)?;
+        // The command has copies of the writing end: as long as it exists, the reader does not see the end.
+        drop(command);
+        let (sender, pieces) = channel();
+        thread::spawn(move || {
+            let mut reader = reader;
+            let mut piece = vec![0; 1 << 16];
+            while let Ok(length @ 1..) = std::io::Read::read(&mut reader, &mut piece) {
+                if sender.send(piece[..length].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        let (since, watch) = (Instant::now(), Watch::new(limit, Instant::now()));
+        Ok(Self { name, lane, output, since, child, pieces, collected: Vec::new(), watch })
+    }
+
+    /// How it ended, if it has.
+    fn end(&mut self) -> Option<End> {
+        while let Ok(piece) = self.pieces.try_recv() {
+            self.take(piece);
+        }
+        if let Ok(Some(status)) = self.child.try_wait() {
+            return Some(End::Exited(status));
+        }
+        let why = self.watch.too_long(Instant::now())?;
+        self.stop();
+        Some(End::TooLong(why))
+    }
+
+    fn take(&mut self, piece: Vec<u8>) {
+        self.watch.read(&piece, Instant::now());
+        self.collected.extend(piece);
+    }
+
+    /// Collects the rest of the output and prints it.
+    fn finish(mut self, end: End) -> Result<Finished, String> {
+        let until = Instant::now() + LAST_OUTPUT;
+        let left = || until.saturating_duration_since(Instant::now());
+        while let Ok(piece) = self.pieces.recv_timeout(left()) {
+            self.take(piece);
+        }
+        let (name, time) = (self.name, self.since.elapsed());
+        let output = String::from_utf8_lossy(&self.collected).into_owned();
+        let (shown, head) = match self.output {
+            Output::Whole => (output.trim_end(), format!("== {name}\n")),
+            Output::Live => ("", String::new()),
+        };
+        let line_end = if shown.is_empty() { "" } else { "\n" };
+        let failure = match end {
+            End::Exited(status) if status.success() => None,
+            End::Exited(status) => Some(format!("{name} failed ({status})")),
+            End::TooLong(why) => Some(format!("{name}: {why}")),
+        };
+        let last = failure.clone().unwrap_or_else(|| format!("{name}: {:.1} s", time.as_secs_f64()));
+        say(&format!("{head}{shown}{line_end}== {last}\n"));
+        match failure {
+            Some(why) => Err(why),
+            None => Ok(Finished { name, time, output }),
+        }
+    }
+
+    fn stop(&mut self) {
+        // It may have ended meanwhile.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Prints a text in one piece.
+fn say(text: &str) {
+    let mut out = std::io::stdout().lock();
+    // Where nothing reads the output, the result still counts.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(name: &str, script: &str) -> Job {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Job::new(name, command)
+    }
+
+    fn none(_: &Finished) -> Result<Vec<Job>, String> {
+        Ok(Vec::new())
+    }
+
+    #[test]
+    fn both_outputs_are_collected_in_their_order() {
+        let found = run(vec![shell("a", "echo 1; echo 2 >&2; echo 3")], 1, none).unwrap_or_default();
+        assert_eq!(found.iter().map(|job| job.output.as_str()).collect::<Vec<_>>(), ["1\n2\n3\n"]);
+    }
+
+    #[test]
+    fn the_first_failure_stops_the_others() {
+        let since = Instant::now();
+        let failed = run(vec![shell("long", "exec sleep 100"), shell("short", "exit 3")], 2, none).err();
+        assert_eq!(failed.as_deref(), Some("short failed (exit status: 3)"));
+        assert!(since.elapsed() < Duration::from_secs(50));
+    }
+
+    #[test]
+    fn jobs_run_beside_each_other_but_not_in_one_lane() {
+        // Each waits for a file of the other.
+        let folder = std::env::temp_dir().join(format!("omnibus-jobs-{}", std::process::id()));
+        assert!(std::fs::create_dir_all(&folder).is_ok());
+        let wait = |own: &str, other: &str| {
+            let mut job = shell(own, &format!("touch {own}; until [ -e {other} ]; do sleep 0.01; done"));
+            job.command.current_dir(&folder);
+            job
+        };
+        assert!(run(vec![wait("a", "b"), wait("b", "a")], 2, none).is_ok());
+        let alone = "mkdir lane && sleep 0.05 && rmdir lane";
+        let in_lane = |name: &str| {
+            let mut job = shell(name, alone);
+            job.command.current_dir(&folder);
+            Job { lane: Lane::Cargo, ..job }
+        };
+        assert!(run(vec![in_lane("c"), in_lane("d")], 2, none).is_ok());
+        assert!(std::fs::remove_dir_all(&folder).is_ok());
+    }
+
+    #[test]
+    fn what_a_job_makes_possible_runs_next() {
+        let then = |job: &Finished| match job.name.as_str() {
+            "a" => Ok(vec![shell("b", "true"), shell("c", "true")]),
+            _ => Ok(Vec::new()),
+        };
+        let found = run(vec![shell("a", "true"), shell("d", "true")], 1, then).unwrap_or_default();
+        assert_eq!(found.iter().map(|job| job.name.as_str()).collect::<String>(), "abcd");
+    }
+}

@@ -1,0 +1,163 @@
+//! `cargo xtask test [ARGUMENT…]`: the programs and examples of `cargo test --workspace`, several beside each other, each with
+//! its time, and a limit for each test.
+//!
+//! The arguments go to each test program: `cargo xtask test spans` runs the tests whose names have this word.
+
+use std::path::Path;
+use std::process::Command;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::jobs::{self, Finished, Job};
+use crate::paths;
+use crate::process::cargo;
+
+/// The build of the test programs.
+pub const BUILD: &str = "build of the tests";
+
+/// The longest a test may run. The slowest takes a minute where nothing runs beside it.
+const TEST_LIMIT: Duration = Duration::from_secs(600);
+
+/// What takes longest comes first, so that no core is idle at the end.
+const SLOWEST: [&str; 6] = [
+    GPU,
+    "omnibus-model models",
+    "mlx-omnibus binary",
+    "omnibus-engine alone",
+    "omnibus-engine it",
+    "omnibus-core it",
+];
+
+/// It writes the texts that `cargo xtask cuda-kernels` compiles.
+pub const GPU: &str = "mlx gpu";
+
+/// Builds and runs the test programs and the examples in documentation.
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    let finished = jobs::run(vec![build()], width(), |job| match job.name.as_str() {
+        BUILD => Ok(programs(job, arguments)?.into_iter().chain([examples(arguments)]).collect()),
+        _ => Ok(Vec::new()),
+    });
+    print_times(&finished?);
+    Ok(())
+}
+
+/// How many programs run at a time. Each test program has a thread for each core, and some wait more than they compute.
+pub fn width() -> usize {
+    (available_parallelism().map_or(1, usize::from) / 4).max(2) + 1
+}
+
+/// The seconds of each job, longest first.
+pub fn print_times(finished: &[Finished]) {
+    let mut times: Vec<(&str, Duration)> = finished.iter().map(|job| (job.name.as_str(), job.time)).collect();
+    times.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+    println!("== seconds, of which several ran beside each other");
+    for (name, time) in times {
+        println!("{:7.1}  {name}", time.as_secs_f64());
+    }
+}
+
+/// Builds what `cargo test --workspace` runs; clippy has seen the rest.
+pub fn build() -> Job {
+    let arguments =
+        ["test", "--workspace", "--tests", "--no-run", "--message-format=json-render-diagnostics"];
+    Job::cargo(BUILD, cargo(&arguments)).live()
+}
+
+/// A job for each program that was built.
+pub fn programs(build: &Finished, arguments: &[String]) -> Result<Vec<Job>, String> {
+    let mut programs: Vec<Program> = build.output.lines().filter_map(Program::read).collect();
+    if programs.is_empty() {
+        return Err("cargo built no test program".to_owned());
+    }
+    let rank =
+        |program: &Program| SLOWEST.iter().position(|name| *name == program.name).unwrap_or(SLOWEST.len());
+    programs.sort_by_key(rank);
+    Ok(programs
+        .iter()
+        .map(|program| Job::new(&program.name, program.command(arguments)).limited(TEST_LIMIT))
+        .collect())
+}
+
+/// The examples in documentation.
+pub fn examples(arguments: &[String]) -> Job {
+    let mut command = cargo(&["test", "--workspace", "--doc", "--"]);
+    command.args(arguments);
+    Job::cargo("examples in documentation", command).limited(TEST_LIMIT)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Program {
+    /// The package, and the target if it is not the package itself.
+    name: String,
+    path: String,
+    /// The folder of its package, where it runs.
+    folder: String,
+}
+
+impl Program {
+    /// The test program that a message of cargo names, if it does.
+    fn read(message: &str) -> Option<Self> {
+        let message: Value = serde_json::from_str(message).ok()?;
+        if message["profile"]["test"] != true {
+            return None;
+        }
+        let path = message["executable"].as_str()?.to_owned();
+        let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_str()?.to_owned();
+        // path+file:///folder/kv#omnibus-kv@0.1.0, or ….#0.1.0 where the folder has the package's name.
+        let (place, version) = message["package_id"].as_str()?.rsplit_once('#')?;
+        let package = version.split_once('@').map_or(place.rsplit('/').next()?, |(name, _)| name);
+        let target = message["target"]["name"].as_str()?;
+        let is_test = message["target"]["kind"].as_array()?.iter().any(|kind| kind == "test");
+        let what = if is_test { target } else { "unit tests" };
+        Some(Self { name: format!("{package} {what}"), path, folder })
+    }
+
+    /// As cargo runs it.
+    fn command(&self, arguments: &[String]) -> Command {
+        let mut command = Command::new(&self.path);
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder).args(arguments);
+        command
+    }
+}
+
+/// A copy of this program that no build replaces.
+pub fn own_copy() -> Result<std::path::PathBuf, String> {
+    let folder = paths::target()?.join("xtask");
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let (partial, copy) = (folder.join(format!("xtask.{}", std::process::id())), folder.join("xtask"));
+    std::fs::create_dir_all(&folder)
+        .and_then(|()| std::fs::copy(&own, &partial))
+        .and_then(|_| std::fs::rename(&partial, &copy))
+        .map_err(|error| format!("cannot copy {} to {}: {error}", own.display(), copy.display()))?;
+    Ok(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(id: &str, kind: &str, profile: &str) -> String {
+        format!(
+            r#"{{"reason":"compiler-artifact","package_id":"path+file:///w/crates/{id}","manifest_path":"/w/crates/kv/Cargo.toml",
+            "target":{{"kind":["{kind}"],"name":"arithmetic"}},"profile":{{"test":{profile}}},"executable":"/t/a-1"}}"#
+        )
+    }
+
+    #[test]
+    fn only_test_programs_are_read() {
+        let named =
+            |id: &str, kind: &str| Program::read(&message(id, kind, "true")).map(|program| program.name);
+        assert_eq!(named("kv#omnibus-kv@0.1.0", "test").as_deref(), Some("omnibus-kv arithmetic"));
+        assert_eq!(named("mlx#0.1.0", "lib").as_deref(), Some("mlx unit tests"));
+        assert_eq!(Program::read(&message("mlx#0.1.0", "bin", "false")), None);
+        assert_eq!(Program::read("warning: not JSON"), None);
+    }
+
+    #[test]
+    fn a_build_without_programs_is_an_error() {
+        let build = Finished { name: BUILD.to_owned(), time: Duration::ZERO, output: String::new() };
+        assert!(programs(&build, &[]).is_err());
+    }
+}
