@@ -278,7 +278,7 @@ fn shards_are_read_together_and_may_not_repeat_a_tensor() {
 #[test]
 fn every_config_loads_with_random_weights() {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    for directory in crate::golden::fixtures(&fixtures, &[]).unwrap() {
+    crate::cores::each(crate::golden::fixtures(&fixtures, &[]).unwrap(), |directory| {
         let config = fs::read_to_string(directory.join("config.json")).unwrap();
         let mut config: Value = serde_json::from_str(&config).unwrap();
         if let Some(config) = config.as_object_mut() {
@@ -293,5 +293,5 @@ fn every_config_loads_with_random_weights() {
             "{name}: {}",
             loaded.err().map(|error| error.to_string()).unwrap_or_default()
         );
-    }
+    });
 }

@@ -5,6 +5,7 @@
 mod adapters;
 mod audio;
 mod conversion;
+mod cores;
 mod docs;
 mod environment;
 mod golden;

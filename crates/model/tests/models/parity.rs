@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::environment;
-use crate::golden::{Fixture, fixtures, ways};
+use crate::golden::{Fixture, Prompt, fixtures, ways};
+use crate::{cores, environment};
 use expect_test::expect;
 use mlx::{Array, Dtype};
 use omnibus_model::{Kernels, KvPath, families::FAMILIES};
@@ -12,17 +12,16 @@ fn check(kernels: Kernels) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
     let paths = fixtures(&directory, &[]).unwrap();
     assert!(!paths.is_empty(), "no fixtures in {}", directory.display());
-    let mut wrong = Vec::new();
-    for path in paths {
+    let wrong = cores::each(paths, |path| {
         let fixture = Fixture::read(&path).unwrap();
         let model = fixture.model(kernels).unwrap();
         let bound = fixture.bound_of(&model);
-        for found in ways::distances(&fixture, &model).unwrap() {
-            if found.distance > bound {
-                wrong.push(format!("{} {}: {:e} > {bound:e}", fixture.name, found.way, found.distance));
-            }
-        }
-    }
+        let found = ways::distances(&fixture, &model).unwrap().into_iter();
+        let far = found.filter(|found| found.distance > bound);
+        far.map(|found| format!("{} {}: {:e} > {bound:e}", fixture.name, found.way, found.distance))
+            .collect::<Vec<_>>()
+    });
+    let wrong = wrong.concat();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -38,6 +37,37 @@ fn the_cpu_primitives_give_the_golden_logits() {
     }
 }
 
+/// Weights that the reference has not seen. MLX's operations, which give the reference's logits of the first seed, say what the
+/// logits of each prefix are, computed at once.
+#[test]
+#[ignore = "all fixtures once more: `cargo xtask nightly --only second-seed`"]
+fn weights_of_a_second_seed_give_the_same_logits_in_every_way() {
+    const SEED: u64 = 1_000_003;
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let wrong = cores::each(fixtures(&directory, &[]).unwrap(), |path| {
+        let mut fixture = Fixture::read(&path).unwrap();
+        let model = |kernels| fixture.model_of(fixture.weights_of_seed(SEED).unwrap(), kernels).unwrap();
+        let [reference, fastest] = [Kernels::Mlx, Kernels::fastest()].map(model);
+        for prompt in &mut fixture.prompts {
+            let prefixes = 0..=prompt.decode.len();
+            let logits = prefixes.map(|count| {
+                let tokens = [&prompt.tokens, &prompt.decode[..count]].concat();
+                let prefix =
+                    Prompt { tokens, decode: Vec::new(), logits: Vec::new(), adapter: None, media: None };
+                ways::last_logits(&reference, &[&prefix]).unwrap().remove(0)
+            });
+            prompt.logits = logits.collect();
+        }
+        let found = [&reference, &fastest].map(|model| ways::distances(&fixture, model).unwrap());
+        let bound = fixture.bound_of(&fastest);
+        let far = found.concat().into_iter().filter(|found| found.distance > bound);
+        far.map(|found| format!("{} {}: {:e} > {bound:e}", fixture.name, found.way, found.distance))
+            .collect::<Vec<_>>()
+    });
+    let wrong = wrong.concat();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// Rotations that depend on a sequence's length, chunks, and keys that are chosen by more than positions have no kernel.
 #[test]
 fn keys_of_few_families_are_gathered() {
@@ -45,15 +75,14 @@ fn keys_of_few_families_are_gathered() {
         return;
     }
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-    let mut gathers = Vec::new();
-    for path in fixtures(&directory, &[]).unwrap() {
+    let mut paths = fixtures(&directory, &[]).unwrap();
+    paths.retain(|path| path.extension().is_none_or(|format| format != "hf"));
+    let gathers = cores::each(paths, |path| {
         let fixture = Fixture::read(&path).unwrap();
         let model = fixture.model(Kernels::Cpu).unwrap();
-        let is_converted = !fixture.name.ends_with(".hf");
-        if is_converted && model.kv_path(model.kv_float().into(), 16) == KvPath::Gather {
-            gathers.push(fixture.name);
-        }
-    }
+        (model.kv_path(model.kv_float().into(), 16) == KvPath::Gather).then_some(fixture.name)
+    });
+    let gathers: Vec<String> = gathers.into_iter().flatten().collect();
     let expected = expect![[r#"
         deepseek_v32
         deepseek_v32.dense

@@ -132,9 +132,25 @@ impl Fixture {
 
     /// Its weights, generated or packed.
     pub fn weights(&self) -> Result<Weights, String> {
+        self.weights_of(self.recipe()?)
+    }
+
+    /// Weights that the reference has not seen: what is packed is the same, the rest is generated from another seed.
+    #[allow(dead_code, reason = "the example compares with the reference")]
+    pub fn weights_of_seed(&self, seed: u64) -> Result<Weights, String> {
+        let mut recipe = self.recipe()?;
+        recipe["seed"] = seed.into();
+        self.weights_of(recipe)
+    }
+
+    fn recipe(&self) -> Result<Value, String> {
         let say = |error: &dyn std::fmt::Display| format!("{}: {error}", self.name);
         let recipe = std::fs::read(self.directory.join("tensors.json")).map_err(|error| say(&error))?;
-        let recipe: Value = serde_json::from_slice(&recipe).map_err(|error| say(&error))?;
+        serde_json::from_slice(&recipe).map_err(|error| say(&error))
+    }
+
+    fn weights_of(&self, recipe: Value) -> Result<Weights, String> {
+        let say = |error: &dyn std::fmt::Display| format!("{}: {error}", self.name);
         let mut weights = generate::weights(&recipe).map_err(|error| say(&error))?;
         let packed = self.directory.join("packed.safetensors");
         if packed.is_file() {

@@ -18,6 +18,7 @@ const BLOCK_SIZE: usize = 4;
 const PREFIXES: [usize; 2] = [5, 11];
 
 /// A way, and how far its logits are from the reference's, relative to the largest logit.
+#[derive(Clone)]
 pub struct Distance {
     pub way: &'static str,
     pub distance: f32,
