@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 use crate::environment;
 use mlx::fast::TemplateValue;
@@ -82,31 +84,20 @@ pub fn in_parts(rows: &Tensor, numbers: &mut Numbers) -> Tensor {
 pub type Break = Option<(&'static str, &'static str)>;
 
 /// Several plans of one kernel, compiled into one program.
-pub struct Program(PathBuf);
+pub struct Program {
+    name: String,
+    program: PathBuf,
+}
 
 impl Program {
     /// `plans`: each with the types of its inputs.
     pub fn new(name: &str, dialect: Dialect, plans: &[(Plan, Vec<Dtype>, Break)]) -> Self {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gpu");
-        fs::create_dir_all(&folder).unwrap();
-        let (source, program) = (folder.join(format!("{name}.cpp")), folder.join(name));
         let text = program_text(dialect, plans);
         if dialect == Dialect::Cuda {
             write_cuda_texts(name, plans);
         }
-        if program.exists() && fs::read_to_string(&source).is_ok_and(|old| old == text) {
-            return Self(program);
-        }
-        fs::write(&source, text).unwrap();
-        let compiler = environment::compiler();
-        let output = Command::new(compiler)
-            .args(["-std=c++17", "-O1", "-w", "-o"])
-            .args([&program, &source])
-            .output()
-            .unwrap();
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{name} does not compile: {}", &errors[..errors.len().min(4000)]);
-        Self(program)
+        let program = compiled(name, &text);
+        Self { name: name.to_owned(), program }
     }
 
     /// Runs a plan: its inputs afterwards, then its outputs. The error is what the emulator says.
@@ -122,9 +113,10 @@ impl Program {
             file.extend(dims.flat_map(i32::to_ne_bytes));
             file.extend(&array.bytes);
         }
-        let path = self.0.with_extension(format!("{at}.{seed}.{:?}.launch", std::thread::current().id()));
+        let launch = format!("{}.{at}.{seed}.{:?}.launch", self.name, std::thread::current().id());
+        let path = own_folder().join(launch);
         fs::write(&path, file).unwrap();
-        let output = Command::new(&self.0).arg(at.to_string()).arg(&path).output().unwrap();
+        let output = Command::new(&self.program).arg(at.to_string()).arg(&path).output().unwrap();
         if !output.status.success() {
             return Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr)));
         }
@@ -138,6 +130,42 @@ impl Program {
         }
         Ok(arrays)
     }
+}
+
+/// The folder of this run's files.
+fn own_folder() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gpu");
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// The program of a text. It is kept by its text and its compiler, beside libmlx where that has a folder, so that a second
+/// clone need not compile it again.
+fn compiled(name: &str, text: &str) -> PathBuf {
+    static VERSION: LazyLock<Vec<u8>> =
+        LazyLock::new(|| Command::new(environment::compiler()).arg("--version").output().unwrap().stdout);
+    const FLAGS: [&str; 3] = ["-std=c++17", "-O1", "-w"];
+    let mut hasher = DefaultHasher::new();
+    (text, &*VERSION, FLAGS).hash(&mut hasher);
+    let folder = environment::kept_folder().map_or_else(own_folder, |folder| folder.join("emulator"));
+    fs::create_dir_all(&folder).unwrap();
+    let key = format!("{name}-{:016x}", hasher.finish());
+    let [program, source] = ["bin", "cpp"].map(|kind| folder.join(format!("{key}.{kind}")));
+    // Hashes of two texts may be equal.
+    if program.exists() && fs::read_to_string(&source).is_ok_and(|old| old == text) {
+        return program;
+    }
+    let partial = format!("{key}.{}.{:?}", std::process::id(), std::thread::current().id());
+    let [made, written] = ["bin", "cpp"].map(|kind| folder.join(format!("{partial}.{kind}")));
+    fs::write(&written, text).unwrap();
+    let mut compiler = Command::new(environment::compiler());
+    let output = compiler.args(FLAGS).arg("-o").args([&made, &written]).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{name} does not compile: {}", &errors[..errors.len().min(4000)]);
+    // Another run finds all of a file or nothing.
+    fs::rename(&made, &program).unwrap();
+    fs::rename(&written, &source).unwrap();
+    program
 }
 
 /// For NVIDIA's compiler: `cargo xtask cuda-kernels` compiles these texts.
