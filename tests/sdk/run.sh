@@ -3,6 +3,7 @@
 # embedded model, and with one that says given texts.
 # Then schemathesis sends what /openapi.json allows, and much that it does not.
 # Usage: tests/sdk/run.sh [path of the omnibus binary]
+# Packages have the versions of requirements.txt and package-lock.json, and stay in the folder of builds.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 binary=${1:-$here/../../target/release/omnibus}
@@ -33,35 +34,56 @@ stop() {
     server=
 }
 
-python3 -m venv "$work/venv"
-"$work/venv/bin/pip" install --quiet 'openai>=2,<3' 'anthropic<2' numpy \
-    openapi-spec-validator schemathesis
+builds=${CARGO_TARGET_DIR:-$here/../../target}
+mkdir -p "$builds"
+builds=$(cd "$builds" && pwd)
+# The folder for what a list of packages installs with a program of this version.
+kept() {
+    echo "$builds/sdk/$({ cat "$1"; "$2" --version; } | git hash-object --stdin | cut -c 1-16)"
+}
+
+venv=$(kept "$here/requirements.txt" python3)
+if ! [ -e "$venv/complete" ]; then
+    rm -rf "$venv"
+    python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/requirements.txt"
+    touch "$venv/complete"
+fi
 
 start
-"$work/venv/bin/python" "$here/openai_sdk.py" "$url/v1"
+"$venv/bin/python" "$here/openai_sdk.py" "$url/v1"
 stop
 
-"$work/venv/bin/python" "$here/speech_model.py" "$work/speech" "$work/speech.wav"
+"$venv/bin/python" "$here/speech_model.py" "$work/speech" "$work/speech.wav"
 start "$work/speech" --kv-cache-memory 64MiB
-"$work/venv/bin/python" "$here/speech.py" "$url/v1" "$work/speech.wav"
+"$venv/bin/python" "$here/speech.py" "$url/v1" "$work/speech.wav"
 stop
 
 python3 "$here/../clients/scripted_model.py" "$work/model" --file "$work/hello.txt" --word PINEAPPLE
 start "$work/model" --kv-cache-memory 256MiB
-"$work/venv/bin/python" "$here/agents.py" "$url" "$work/hello.txt" PINEAPPLE
-if command -v node >/dev/null && npm ping >/dev/null 2>&1; then
-    mkdir "$work/js"
-    cp "$here/agents.mjs" "$work/js"
-    npm install --silent --no-audit --no-fund --prefix "$work/js" openai @anthropic-ai/sdk
-    node "$work/js/agents.mjs" "$url" "$work/hello.txt" PINEAPPLE
+"$venv/bin/python" "$here/agents.py" "$url" "$work/hello.txt" PINEAPPLE
+if command -v node >/dev/null && command -v npm >/dev/null; then
+    js=$(kept "$here/package-lock.json" node)
+    if ! [ -e "$js/complete" ] && npm ping >/dev/null 2>&1; then
+        mkdir -p "$js"
+        cp "$here/package.json" "$here/package-lock.json" "$js"
+        npm ci --silent --no-audit --no-fund --prefix "$js"
+        touch "$js/complete"
+    fi
+    if [ -e "$js/complete" ]; then
+        cp "$here/agents.mjs" "$js"
+        node "$js/agents.mjs" "$url" "$work/hello.txt" PINEAPPLE
+    else
+        echo "skipped: JavaScript's SDKs, because npm is not reachable"
+    fi
 else
-    echo "skipped: JavaScript's SDKs, because npm is not reachable"
+    echo "skipped: JavaScript's SDKs, because there is no node"
 fi
-"$work/venv/bin/python" -c 'import sys, urllib.request; sys.stdout.write(urllib.request.urlopen(sys.argv[1]).read().decode())' \
+"$venv/bin/python" -c 'import sys, urllib.request; sys.stdout.write(urllib.request.urlopen(sys.argv[1]).read().decode())' \
     "$url/openapi.json" >"$work/openapi.json"
-"$work/venv/bin/openapi-spec-validator" "$work/openapi.json"
+"$venv/bin/openapi-spec-validator" "$work/openapi.json"
 # A WebSocket is not for it. It leaves a folder where it runs.
 cd "$work"
-"$work/venv/bin/schemathesis" run "$url/openapi.json" --exclude-path /v1/stream -n 20 --no-color \
+"$venv/bin/schemathesis" run "$url/openapi.json" --exclude-path /v1/stream -n 20 --no-color \
     --checks not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance
 stop
