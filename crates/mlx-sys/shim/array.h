@@ -26,6 +26,6 @@ ArrayPtr from_bytes(rust::Slice<const uint8_t> data, Ints shape, DtypeVal dtype)
 // Evaluated, and its memory as the allocator gives it.
 ArrayPtr uninitialized(Ints shape, DtypeVal dtype);
 ArrayPtr full(Ints shape, double v, DtypeVal dtype);
-ArrayPtr arange(double start, double stop, double step, DtypeVal dtype);
+ArrayPtr arange(double start, double stop, DtypeVal dtype);
 
 } // namespace mlx_shim

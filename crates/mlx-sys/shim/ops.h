@@ -10,27 +10,22 @@ ArrayPtr reshape(const Array& a, Ints shape);
 ArrayPtr flatten(const Array& a, int32_t start, int32_t end);
 ArrayPtr transpose(const Array& a, Ints axes); // no axes: all, reversed
 ArrayPtr swapaxes(const Array& a, int32_t first, int32_t second);
-ArrayPtr moveaxis(const Array& a, int32_t from, int32_t to);
 ArrayPtr expand_dims(const Array& a, Ints axes);
 ArrayPtr squeeze(const Array& a, Ints axes); // no axes: all of size 1
 ArrayPtr broadcast_to(const Array& a, Ints shape);
 ArrayPtr contiguous(const Array& a);
-ArrayPtr flip(const Array& a, Ints axes);
 ArrayPtr tile(const Array& a, Ints reps);
 ArrayPtr pad(const Array& a, Ints low, Ints high, float value);
 ArraysPtr split(const Array& a, Ints indices, int32_t axis);
 ArrayPtr concatenate(const Arrays& parts, int32_t axis);
 ArrayPtr stack(const Arrays& parts, int32_t axis);
-ArrayPtr triangle(const Array& a, bool lower, int32_t diagonal);
+ArrayPtr tril(const Array& a, int32_t diagonal);
 
 ArrayPtr slice(const Array& a, Ints start, Ints stop, Ints strides); // no strides: all 1
-ArrayPtr slice_at(const Array& a, const Array& start, Ints axes, Ints size);
 ArrayPtr slice_update(const Array& a, const Array& update, Ints start, Ints stop);
-ArrayPtr slice_update_at(const Array& a, const Array& update, const Array& start, Ints axes);
 ArrayPtr take(const Array& a, const Array& indices, int32_t axis);
 ArrayPtr take_along_axis(const Array& a, const Array& indices, int32_t axis);
 ArrayPtr put_along_axis(const Array& a, const Array& indices, const Array& values, int32_t axis);
-ArrayPtr scatter_add_axis(const Array& a, const Array& indices, const Array& values, int32_t axis);
 ArrayPtr scatter_rows(ScatterKind kind, const Array& a, const Array& indices, const Array& updates);
 
 ArrayPtr unary(Unary op, const Array& a);
@@ -46,11 +41,8 @@ ArrayPtr where_(const Array& condition, const Array& yes, const Array& no);
 ArrayPtr clip(const Array& a, const Array* low, const Array* high);
 
 ArrayPtr matmul(const Array& a, const Array& b);
-ArrayPtr addmm(const Array& c, const Array& a, const Array& b, float alpha, float beta);
 ArrayPtr gather_mm(const Array& a, const Array& b, const Array* lhs, const Array* rhs, bool sorted);
 ArrayPtr conv(const Array& a, const Array& weight, const ConvShape& shape);
-ArrayPtr einsum(Str subscripts, const Arrays& operands);
-ArrayPtr rfft(const Array& a, int32_t n, int32_t axis);
 ArrayPtr hadamard(const Array& a, float scale);
 
 } // namespace mlx_shim

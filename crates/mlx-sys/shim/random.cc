@@ -13,15 +13,6 @@ ArrayPtr random_uniform(float low, float high, Ints shape, DtypeVal dtype, const
 ArrayPtr random_normal(Ints shape, DtypeVal dtype, float scale, const Array& key) {
   return own(mx::random::normal(shape_of(shape), dtype_of(dtype), 0.0f, scale, key));
 }
-ArrayPtr random_gumbel(Ints shape, DtypeVal dtype, const Array& key) {
-  return own(mx::random::gumbel(shape_of(shape), dtype_of(dtype), key));
-}
-ArrayPtr random_categorical(const Array& logits, int32_t axis, const Array& key) {
-  return own(mx::random::categorical(logits, axis, key));
-}
-ArrayPtr random_bernoulli(const Array& p, Ints shape, const Array& key) {
-  return own(mx::random::bernoulli(p, shape_of(shape), key));
-}
 ArrayPtr random_integers(int32_t low, int32_t high, Ints shape, DtypeVal dtype, const Array& key) {
   return own(mx::random::randint(low, high, shape_of(shape), dtype_of(dtype), key));
 }

@@ -26,30 +26,10 @@ impl Array {
         Self::made("slice_strided", [self], sys::slice(self.raw()?, start, stop, strides))
     }
 
-    /// `size` elements from a start that is computed: `start` has one integer for each of `axes`. Starts
-    /// that leave the array are not checked.
-    pub fn slice_at(&self, start: &Array, axes: &[i32], size: &[i32]) -> Result<Self> {
-        if size.len() != self.ndim() || size.iter().zip(self.shape()).any(|(n, dim)| !(0..=*dim).contains(n))
-        {
-            return Err(Error::op(
-                "slice_at",
-                [self, start],
-                format!("{size:?} does not fit into the array"),
-            ));
-        }
-        Self::made("slice_at", [self, start], sys::slice_at(self.raw()?, start.raw()?, axes, size))
-    }
-
     /// Replaces `start[i]..stop[i]` by `update`, which is broadcast and takes this array's dtype.
     pub fn slice_update(self, update: &Array, start: &[i32], stop: &[i32]) -> Result<Self> {
         let raw = sys::slice_update(self.raw()?, update.raw()?, start, stop);
         Self::made("slice_update", [&self, update], raw)
-    }
-
-    /// Like [`slice_update`](Self::slice_update) at a start that is computed: one integer for each of `axes`.
-    pub fn slice_update_at(self, update: &Array, start: &Array, axes: &[i32]) -> Result<Self> {
-        let raw = sys::slice_update_at(self.raw()?, update.raw()?, start.raw()?, axes);
-        Self::made("slice_update_at", [&self, update, start], raw)
     }
 
     /// The entries of `axis` that `indices` names. The indices' shape takes the axis' place:
@@ -69,12 +49,6 @@ impl Array {
     pub fn put_along_axis(self, indices: &Array, values: &Array, axis: i32) -> Result<Self> {
         let raw = sys::put_along_axis(self.raw()?, indices.raw()?, values.raw()?, axis);
         Self::made("put_along_axis", [&self, indices, values], raw)
-    }
-
-    /// Adds `values` where [`take_along_axis`](Self::take_along_axis) would read; repeated indices add up.
-    pub fn add_along_axis(self, indices: &Array, values: &Array, axis: i32) -> Result<Self> {
-        let raw = sys::scatter_add_axis(self.raw()?, indices.raw()?, values.raw()?, axis);
-        Self::made("add_along_axis", [&self, indices, values], raw)
     }
 
     /// `self[indices] = updates` on axis 0. `indices`: `[n]`, integers, not checked. `updates`: `[n, …]`

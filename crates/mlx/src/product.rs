@@ -2,7 +2,7 @@
 
 use mlx_sys as sys;
 
-use crate::array::{list, opt};
+use crate::array::opt;
 use crate::{Array, Error, Result};
 
 /// Whether the rows of a gathered product come in the order of their matrices, which lets MLX use a faster
@@ -39,12 +39,6 @@ impl Array {
     /// and as a column on the right.
     pub fn matmul(&self, rhs: &Array) -> Result<Self> {
         Self::made("matmul", [self, rhs], sys::matmul(self.raw()?, rhs.raw()?))
-    }
-
-    /// `self + a @ b`; `self` is broadcast.
-    pub fn addmm(&self, a: &Array, b: &Array) -> Result<Self> {
-        let raw = sys::addmm(self.raw()?, a.raw()?, b.raw()?, 1.0, 1.0);
-        Self::made("addmm", [self, a, b], raw)
     }
 
     /// Matrix products of chosen pairs: `self[lhs[i]] @ rhs[rhs_indices[i]]`, where the indices (u32, not
@@ -86,18 +80,6 @@ impl Array {
         groups: i32,
     ) -> Result<Self> {
         self.conv_plain("conv2d", weight, stride, padding, dilation, groups)
-    }
-
-    /// Convolution of `[batch, depth, height, width, channels]`.
-    pub fn conv3d(
-        &self,
-        weight: &Array,
-        stride: [i32; 3],
-        padding: [i32; 3],
-        dilation: [i32; 3],
-        groups: i32,
-    ) -> Result<Self> {
-        self.conv_plain("conv3d", weight, stride, padding, dilation, groups)
     }
 
     fn conv_plain<const N: usize>(
@@ -150,22 +132,8 @@ impl Array {
         Self::made(name, [self, weight], sys::conv(self.raw()?, weight.raw()?, &shape))
     }
 
-    /// Fourier transform of real values along `axis`, cut or filled with zeros to `n`; complex, `n/2 + 1`.
-    pub fn rfft(&self, n: i32, axis: i32) -> Result<Self> {
-        if n < 1 {
-            return Err(Error::op("rfft", [self], format!("a transform of {n} elements")));
-        }
-        Self::made("rfft", [self], sys::rfft(self.raw()?, n, axis))
-    }
-
     /// Walsh-Hadamard transform of the last axis, of size m·2ᵏ with m one of 1, 12, 20 and 28, times `scale`.
     pub fn hadamard(&self, scale: f32) -> Result<Self> {
         Self::made("hadamard", [self], sys::hadamard(self.raw()?, scale))
     }
-}
-
-/// A sum of products in Einstein's notation: `einsum("bij,jk->bik", &[&a, &b])`.
-pub fn einsum(subscripts: &str, operands: &[&Array]) -> Result<Array> {
-    let raw = sys::einsum(subscripts, &*list(operands.iter().copied())?);
-    Array::made("einsum", operands.iter().copied(), raw)
 }

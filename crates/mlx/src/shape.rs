@@ -48,11 +48,6 @@ impl Array {
         Self::made("swapaxes", [self], sys::swapaxes(self.raw()?, first, second))
     }
 
-    /// Moves one axis and keeps the order of the others.
-    pub fn moveaxis(&self, from: i32, to: i32) -> Result<Self> {
-        Self::made("moveaxis", [self], sys::moveaxis(self.raw()?, from, to))
-    }
-
     /// Adds axes of size 1 at these places of the result.
     pub fn expand_dims(&self, axes: &[i32]) -> Result<Self> {
         Self::made("expand_dims", [self], sys::expand_dims(self.raw()?, axes))
@@ -72,16 +67,6 @@ impl Array {
     /// Puts the values in one row-major block: a copy, unless they lie so already.
     pub fn contiguous(&self) -> Result<Self> {
         Self::made("contiguous", [self], sys::contiguous(self.raw()?))
-    }
-
-    /// Reverses the order along these axes.
-    pub fn flip(&self, axes: &[i32]) -> Result<Self> {
-        Self::made("flip", [self], sys::flip(self.raw()?, axes))
-    }
-
-    /// Shifts along an axis by `count`; what leaves on one side enters on the other.
-    pub fn roll(&self, count: i32, axis: i32) -> Result<Self> {
-        self.counted("roll", sys::Counted::Roll, count, axis)
     }
 
     /// Repeats every element `count` times in a row along `axis`.
@@ -125,12 +110,7 @@ impl Array {
 
     /// Keeps the lower triangle of the last two axes, up to `diagonal` above the main one.
     pub fn tril(&self, diagonal: i32) -> Result<Self> {
-        Self::made("tril", [self], sys::triangle(self.raw()?, true, diagonal))
-    }
-
-    /// Keeps the upper triangle of the last two axes, from `diagonal` above the main one.
-    pub fn triu(&self, diagonal: i32) -> Result<Self> {
-        Self::made("triu", [self], sys::triangle(self.raw()?, false, diagonal))
+        Self::made("tril", [self], sys::tril(self.raw()?, diagonal))
     }
 
     pub(crate) fn counted(

@@ -31,14 +31,10 @@ fn index(row: i32) -> Result<Array> {
     Array::from_slice(&[row], &[1])
 }
 
-const WRITES: [(&str, Write); 6] = [
+const WRITES: [(&str, Write); 4] = [
     ("slice_update", |a, row| a.slice_update(&update()?, &[row, 0], &[row + 1, WIDTH])),
-    ("slice_update_at", |a, row| a.slice_update_at(&update()?, &index(row)?, &[0])),
     ("put_along_axis", |a, row| {
         a.put_along_axis(&index(row)?.reshape(&[1, 1])?.broadcast_to(&[1, WIDTH])?, &update()?, 0)
-    }),
-    ("add_along_axis", |a, row| {
-        a.add_along_axis(&index(row)?.reshape(&[1, 1])?.broadcast_to(&[1, WIDTH])?, &update()?, 0)
     }),
     ("scatter_rows", |a, row| a.scatter_rows(&index(row)?, &update()?)),
     ("scatter_add_rows", |a, row| a.scatter_add_rows(&index(row)?, &update()?)),

@@ -31,7 +31,6 @@ fn a_refused_op_names_itself_and_its_inputs() {
         &["sdpa(float32[1, 3"],
     );
     check(f32s(&[4]).sum(&[3]), &["sum(float32[4])"]);
-    check(mlx::einsum("ij,jk->", &[&f32s(&[2, 3])]), &["einsum(float32[2, 3])"]);
 }
 
 #[test]
@@ -47,12 +46,7 @@ fn sizes_that_mlx_would_trust_are_refused() {
     check(f32s(&[4]).pad(&[(0, -1)], 0.0), &["pad(float32[4])"]);
     check(f32s(&[4]).topk(-1, 0), &["topk(float32[4])"]);
     check(f32s(&[4]).slice_strided(&[0], &[4], &[0]), &["slice_strided(float32[4])"]);
-    check(
-        f32s(&[4]).slice_at(&Array::scalar(0.0, Dtype::I32).unwrap(), &[0], &[-1]),
-        &["slice_at(float32[4]"],
-    );
     check(f32s(&[4]).split(&[3, 2], 0).map(|parts| parts[0].clone()), &["split(float32[4])", "ascending"]);
-    check(Array::arange_step(0.0, 1.0, 0.0, Dtype::F32), &["step"]);
     check(f32s(&[1, 4, 2]).conv1d(&f32s(&[2, 1, 2]), 1, 0, 1, 0), &["conv1d(float32[1, 4, 2]"]);
     let x = f32s(&[1, 2, 4]);
     let rope = Rope { dims: 5, traditional: false, base: Some(1e4), scale: 1.0, freqs: None };

@@ -28,14 +28,10 @@ fn shapes() -> Result<()> {
         transpose(&[2, 0, 1]),
         t,
         swapaxes(0, -1),
-        moveaxis(0, 2),
         expand_dims(&[0, -1]),
-        flip(&[1]),
-        roll(1, 1),
         repeat(2, 1),
         tile(&[2, 1, 3]),
         tril(1),
-        triu(-1),
         broadcast_to(&[2, 3, 4]),
         pad(&[(0, 1), (2, 0), (1, 1)], -1.5)
     );
@@ -47,7 +43,7 @@ fn shapes() -> Result<()> {
     let (x, y) = (f.get("concatenate.x"), f.get("concatenate.y"));
     f.check("concatenate", mlx::concatenate(&[&x, &y], 1));
     f.check("stack", mlx::stack(&[&f.get("stack.x"), &f.get("stack.y")], 1));
-    f.check_all("arange", [Array::arange(3..9, Dtype::I32), Array::arange_step(1.0, 0.0, -0.25, Dtype::F32)]);
+    f.check_all("arange", [Array::arange(3..9, Dtype::I32)]);
     let full = Array::full(&[2, 1], 2.5, Dtype::F16);
     f.check_all("full", [Array::zeros(&[2, 3], Dtype::Bf16), Array::ones(&[3], Dtype::I32), full]);
     f.finish();
@@ -61,17 +57,12 @@ fn indexing() -> Result<()> {
     f.check("slice", x.slice(&[1, 0, 2], &[4, 3, 4]));
     f.check("slice_negative", x.slice(&[-2, 0, 0], &[5, -1, 4]));
     f.check("slice_strided", x.slice_strided(&[0, 2, 0], &[5, 0, 4], &[2, -1, 1]));
-    f.check("slice_at", x.slice_at(&f.get("slice_at.start"), &[0, 2], &[2, 3, 2]));
     f.check("slice_update", x.clone().slice_update(&f.get("slice_update.update"), &[1, 0, 0], &[3, 3, 2]));
-    let (update, start) = (f.get("slice_update_at.update"), f.get("slice_update_at.start"));
-    f.check("slice_update_at", x.clone().slice_update_at(&update, &start, &[0]));
     let rows = f.get("take.indices");
     f.check_all("take", [x.take(&rows, 0), x.take(&rows.slice(&[1, 0], &[2, 2])?.astype(Dtype::U32)?, 1)]);
     f.check("take_along_axis", x.take_along_axis(&f.get("take_along_axis.indices"), 1));
     let (indices, values) = (f.get("put_along_axis.indices"), f.get("put_along_axis.values"));
     f.check("put_along_axis", x.clone().put_along_axis(&indices, &values, 1));
-    let (indices, values) = (f.get("add_along_axis.indices"), f.get("add_along_axis.values"));
-    f.check("add_along_axis", x.clone().add_along_axis(&indices, &values, 1));
     let (indices, updates) = (f.get("scatter_rows.indices"), f.get("scatter_rows.updates"));
     f.check("scatter_rows", x.clone().scatter_rows(&indices, &updates));
     let (indices, updates) = (f.get("scatter_add_rows.indices"), f.get("scatter_add_rows.updates"));
@@ -218,7 +209,6 @@ fn products() -> Result<()> {
         f.check(&format!("matmul_{name}"), a.matmul(&b));
     }
     f.check("matvec", f.get("matvec.a").matmul(&f.get("matvec.b")));
-    f.check("addmm", f.get("addmm.c").addmm(&f.get("addmm.a"), &f.get("addmm.b")));
     let w = f.get("gather_mm.w");
     f.check(
         "gather_mm",
@@ -234,8 +224,6 @@ fn products() -> Result<()> {
     f.check("conv1d_depthwise", x.conv1d(&w, 1, 3, 1, 6));
     let (x, w) = pair("conv2d");
     f.check("conv2d", x.conv2d(&w, [2, 1], [1, 0], [1, 1], 1));
-    let (x, w) = pair("conv3d");
-    f.check("conv3d", x.conv3d(&w, [2, 1, 2], [0; 3], [1; 3], 1));
     let (x, w) = pair("conv_transpose");
     // A window of 3, so padding of 3 − 1 − 1 on both sides.
     let transposed = Conv {
@@ -248,8 +236,6 @@ fn products() -> Result<()> {
         flip: true,
     };
     f.check("conv_transpose", x.conv(&w, &transposed));
-    f.check("einsum", mlx::einsum("bij,kj->bki", &[&f.get("einsum.a"), &f.get("einsum.b")]));
-    f.check("rfft", f.get("rfft.x").rfft(8, 1)?.abs());
     f.check("hadamard", f.get("hadamard.x").hadamard(0.5));
     f.finish();
     Ok(())
@@ -346,11 +332,7 @@ fn random_numbers() -> Result<()> {
     f.check("uniform", random::uniform(&[3, 4], Dtype::F32, -2.0..5.0, &key));
     let half = random::normal(&[7], Dtype::Bf16, 1.0, &key);
     f.check_all("normal", [random::normal(&[3, 4], Dtype::F32, 0.5, &key), half]);
-    f.check("gumbel", random::gumbel(&[3, 4], Dtype::F32, &key));
     f.check("integers", random::integers(&[3, 4], Dtype::I32, -4..40, &key));
-    let p = Array::from_slice(&[0.1f32, 0.5, 0.9], &[3])?;
-    f.check("bernoulli", random::bernoulli(&p, &[6, 3], &key));
-    f.check("categorical", random::categorical(&f.get("categorical.x"), -1, &key));
     f.finish();
     Ok(())
 }
