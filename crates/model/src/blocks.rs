@@ -40,8 +40,6 @@ pub(crate) trait MixerBlock {
     /// `[T, hidden]` → `[T, hidden]`. Keys and values, or states, are written to the layer's cache.
     fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array>;
 
-    fn arrays(&self) -> Vec<&Array>;
-
     /// Of cross attention: keys and values of a picture's rows, `[n, hidden]`, both `[1, kv_heads, n, head_dim]`.
     fn cross_keys(&self, _rows: &Array) -> mlx::Result<Option<[Array; 2]>> {
         Ok(None)
@@ -60,6 +58,4 @@ pub(crate) trait MixerBlock {
 pub(crate) trait MlpBlock {
     /// `[T, hidden]` → `[T, hidden]`.
     fn forward(&self, x: &Array) -> mlx::Result<Array>;
-
-    fn arrays(&self) -> Vec<&Array>;
 }

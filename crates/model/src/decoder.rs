@@ -19,6 +19,7 @@ use crate::blocks::{
 use crate::blueprint::{EMBED_NORM, HYPER_PARTS, POSITIONS};
 use crate::forward::{AttentionPath, ForwardContext, LogitRows};
 use crate::ops::{AttentionNeeds, ByLength, Ops};
+use crate::params::{Param, Params};
 use crate::step_graphs::StepGraphs;
 use crate::weights::Store;
 use crate::{
@@ -41,7 +42,7 @@ pub struct Model {
     /// Of the first stage, and of the last if it has no head of its own.
     embed: Option<Embedding>,
     /// Learned positions, `[positions, hidden]`.
-    positions: Option<Array>,
+    positions: Option<Param>,
     per_layer: Option<PerLayerEmbedding>,
     media_vocabulary: Option<MediaVocabularyBlock>,
     copies: Option<CopiesBlock>,
@@ -52,6 +53,8 @@ pub struct Model {
     norm: Option<NormBlock>,
     head: Option<Linear>,
     adapters: Rc<Adapters>,
+    /// What its layers hold.
+    params: Params,
     /// On CUDA.
     step_graphs: Option<StepGraphs>,
 }
@@ -117,16 +120,13 @@ impl Model {
         let embed_norm = embed_norm.map(|norm| norm_at(EMBED_NORM, norm)).transpose()?;
         let norm = stage.gives_logits().then(|| norm_at(blueprint.names.final_norm, blueprint.final_norm));
         let norm = norm.transpose()?;
-        let own = per_layer.iter().flat_map(PerLayerEmbedding::arrays);
-        let embeddings = embed.iter().flat_map(|embed| embed.0.arrays());
-        eval(embeddings.chain(&positions).chain(own).collect())?;
+        store.params().evaluate()?;
         let layers = load_layers(&blueprint, &mut store)?;
         let head = match blueprint.head {
             Head::Own if stage.gives_logits() => Some(store.linear("lm_head")?),
             Head::Own | Head::Tied | Head::OwnIfPresent => None,
         };
-        let norms = embed_norm.iter().chain(&norm).flat_map(NormBlock::arrays);
-        eval(head.iter().flat_map(Linear::arrays).chain(norms).collect())?;
+        store.params().evaluate()?;
         assert!(store.is_empty(), "the check left only what the blocks take");
         let step_graphs = kernels.uses_step_graphs().then(StepGraphs::default);
         Ok(Self {
@@ -146,6 +146,7 @@ impl Model {
             norm,
             head,
             adapters: Rc::clone(store.adapters()),
+            params: store.params().clone(),
             step_graphs,
         })
     }
@@ -279,7 +280,7 @@ impl Model {
         {
             // Padding rows have logits, too, so that fewer shapes occur.
             ctx.logits_at = Some(LogitRows::First(rows));
-            let constants = || self.arrays().into_iter().cloned().collect();
+            let constants = || self.params.arrays();
             let compute = |tokens: &Array, cache: &mut KvCache| {
                 let logits = self.compute(tokens, &ctx, cache)?;
                 logits.ok_or_else(|| mlx::Error::new("logits"))
@@ -305,24 +306,6 @@ impl Model {
         let state_path = self.ops.state_path(&recurrent);
         let ctx = ForwardContext::new(batch, cache, self.blueprint.rotary_axes(), (path, state_path))?;
         Ok((ctx, self.adapters.enter(batch)?))
-    }
-
-    /// Every array that it holds.
-    fn arrays(&self) -> Vec<&Array> {
-        let head = self.head.iter().flat_map(Linear::arrays);
-        let layers = self.layers.iter().flat_map(Layer::arrays);
-        let norms = self.embed_norm.iter().chain(&self.norm).flat_map(NormBlock::arrays);
-        let embeddings = self.embed.iter().flat_map(|embed| embed.0.arrays());
-        embeddings
-            .chain(&self.positions)
-            .chain(self.per_layer.iter().flat_map(PerLayerEmbedding::arrays))
-            .chain(self.media_vocabulary.iter().flat_map(MediaVocabularyBlock::arrays))
-            .chain(self.copies.iter().flat_map(CopiesBlock::arrays))
-            .chain(self.output_history.iter().flat_map(HistoryBlock::arrays))
-            .chain(layers)
-            .chain(norms)
-            .chain(head)
-            .collect()
     }
 
     /// How decode steps are launched.
@@ -352,7 +335,8 @@ impl Model {
         let computed = self.compute(&batch.tokens, &ctx, cache);
         cache.restore(&pools);
         let logits = computed?.ok_or_else(|| mlx::Error::new("a pass with logits"))?;
-        let constants = self.arrays();
+        let constants = self.params.arrays();
+        let constants = constants.iter().collect::<Vec<_>>();
         let arrays =
             StepArrays { inputs: &[], constants: &constants, borrowed: &pools, others: OtherArrays::Held };
         StepTrace::new(&[&logits], &arrays)?.graph(KernelOrder::Overlapped)?.times(&[], &pools, runs)
@@ -378,13 +362,31 @@ fn load_layers(blueprint: &Blueprint, store: &mut Store) -> Result<Vec<Layer>, L
                 HYPER_PARTS.map(|part| HyperBlock::load(hyper, store, &format!("{path}.{part}")));
             layer.hyper = Some([mixer?, mlp?]);
         }
-        eval(layer.arrays())?;
+        store.params().evaluate()?;
         Ok(layer)
     };
     blueprint.stored_layers().iter().map(load_layer).collect()
 }
 
-/// Makes weights resident, and frees what they were computed from.
-fn eval(arrays: Vec<&Array>) -> Result<(), LoadError> {
-    Ok(mlx::eval(arrays)?)
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::RandomWeights;
+
+    /// Every tensor of a checkpoint is one of the network's arrays, or part of one, but for tables that are computed once.
+    #[test]
+    fn a_network_lists_all_its_tensors() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+        for name in ["qwen3", "qwen3_moe", "mamba2", "qwen3_next", "rwkv7", "deepseek_v3", "gpt_oss"] {
+            let config = std::fs::read_to_string(fixtures.join(name).join("config.json")).unwrap();
+            let weights = Source::Random(RandomWeights::new(name, &config, None).unwrap());
+            let model = Model::load(&weights, Kernels::Mlx).unwrap();
+            let stored: usize =
+                model.blueprint().manifest().0.values().map(|shape| shape.iter().product::<usize>()).sum();
+            let listed: usize = model.params.arrays().iter().map(Array::size).sum();
+            assert!(listed >= stored, "{name}: {listed} elements of {stored} are listed");
+        }
+    }
 }

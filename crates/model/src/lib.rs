@@ -35,6 +35,7 @@ mod mlps;
 pub mod mrope;
 mod norm;
 mod ops;
+mod params;
 mod pattern;
 mod prompt_cache;
 mod quantization;

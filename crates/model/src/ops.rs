@@ -24,6 +24,7 @@ use mlx::cpu::{Activations, Projected};
 use crate::environment;
 use crate::forward::{AttentionPath, AttentionReads, ForwardContext, Gather, Run};
 use crate::kv_cache::poisoned;
+use crate::params::Param;
 use crate::{Attention, KvCache, KvStorage, LatentAttention};
 pub(crate) use convolution::ConvolutionCall;
 pub(crate) use delta_rule::DeltaRule;
@@ -305,9 +306,9 @@ pub(crate) struct GroupNormWeights {
     /// Of each row.
     pub(crate) groups: i32,
     /// Of all groups, `[groups · width]`.
-    pub(crate) weight: Array,
+    pub(crate) weight: Param,
     /// `[width]`: what kernels without weights for each group multiply with.
-    pub(crate) ones: Array,
+    pub(crate) ones: Param,
 }
 
 /// Whether a rotation depends on the sequence's length.

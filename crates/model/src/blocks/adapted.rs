@@ -13,6 +13,7 @@ use std::rc::Rc;
 use mlx::{Array, Dtype};
 
 use crate::ops::{ChosenExperts, LowRankStack, Ops, Weight};
+use crate::params::Param;
 pub(crate) use adapters::{AdaptedPass, Adapters};
 use layer::{AdaptedLayer, Part};
 
@@ -26,13 +27,18 @@ pub(crate) struct AdaptedWeight {
 
 impl AdaptedWeight {
     /// The weight of the module at `path`.
-    pub(crate) fn new(ops: Ops, weight: Weight, adapters: &Rc<Adapters>, path: &str) -> mlx::Result<Self> {
+    pub(crate) fn new(
+        ops: Ops,
+        weight: Param<Weight>,
+        adapters: &Rc<Adapters>,
+        path: &str,
+    ) -> mlx::Result<Self> {
         let outputs = weight.outputs()?;
         let part = Part { path: path.to_owned(), all_outputs: outputs, outputs, rows: None };
         Self::of(ops, weight, adapters, vec![part])
     }
 
-    fn of(ops: Ops, weight: Weight, adapters: &Rc<Adapters>, parts: Vec<Part>) -> mlx::Result<Self> {
+    fn of(ops: Ops, weight: Param<Weight>, adapters: &Rc<Adapters>, parts: Vec<Part>) -> mlx::Result<Self> {
         let layer = Rc::new(AdaptedLayer::new(ops.clone(), weight, parts)?);
         if !layer.parts.is_empty() {
             adapters.register(&layer);
@@ -41,7 +47,7 @@ impl AdaptedWeight {
     }
 
     /// This weight's modules and operations with another weight and parts.
-    fn with(&self, weight: Weight, parts: Vec<Part>) -> mlx::Result<Self> {
+    fn with(&self, weight: Param<Weight>, parts: Vec<Part>) -> mlx::Result<Self> {
         Self::of(self.ops.clone(), weight, &self.adapters, parts)
     }
 
@@ -57,19 +63,19 @@ impl AdaptedWeight {
 
     /// This weight without adapters: none may change it.
     pub(crate) fn without_adapters(&self) -> mlx::Result<Self> {
-        self.with(self.weight().clone(), Vec::new())
+        self.with(self.layer.weight.clone(), Vec::new())
     }
 
     /// This weight with only these outputs, in this order, `[n]` i32.
     pub(crate) fn take_rows(&self, rows: &Array) -> mlx::Result<Self> {
-        let taken = self.weight().take_rows(rows)?;
+        let taken = self.layer.weight.map(|weight| weight.take_rows(rows))?;
         let outputs = taken.outputs()?;
         // A weight of several modules has no such order yet.
         let parts = match self.layer.parts.as_slice() {
             [part] => {
                 let rows = match &part.rows {
-                    Some(before) => before.take(rows, 0)?,
-                    None => rows.clone(),
+                    Some(before) => before.map(|before| before.take(rows, 0))?,
+                    None => taken.beside(rows.clone()),
                 };
                 vec![Part { outputs, rows: Some(rows), ..part.clone() }]
             }
@@ -85,6 +91,7 @@ impl AdaptedWeight {
             return Ok(None);
         }
         let Some(weight) = Weight::join(&first_layer.weight, &second_layer.weight)? else { return Ok(None) };
+        let weight = first_layer.weight.beside(weight);
         let parts = first_layer.parts.iter().chain(&second_layer.parts).cloned().collect();
         first.with(weight, parts).map(Some)
     }

@@ -6,6 +6,7 @@ use mlx::{Array, Dtype, fast};
 
 use super::{Linear, ResidualStream};
 use crate::ops::Ops;
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{AlternatingUpdates, LoadError};
 
@@ -21,13 +22,13 @@ pub(crate) struct AlternatingBlock {
     ops: Ops,
     spec: AlternatingUpdates,
     /// `[hidden]`
-    norm: Array,
+    norm: Param,
     router: Linear,
     /// `[copies · copies, copies]` and `[copies, copies]`, f32, within the limit.
-    prediction: Array,
-    correction: Array,
+    prediction: Param,
+    correction: Param,
     /// `[hidden]`
-    output_scale: Array,
+    output_scale: Param,
 }
 
 impl CopiesBlock {
@@ -54,10 +55,6 @@ impl CopiesBlock {
         }
         Ok(sum / self.spec.copies as f32)
     }
-
-    pub(crate) fn arrays(&self) -> Vec<&Array> {
-        self.make.iter().chain(&self.unmake).flat_map(Linear::arrays).collect()
-    }
 }
 
 fn with_magnitude_of(like: &Array, x: &Array) -> mlx::Result<Array> {
@@ -69,9 +66,9 @@ impl AlternatingBlock {
     pub(crate) fn load(spec: AlternatingUpdates, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         let [low, high] = [-spec.limit, spec.limit].map(|limit| Array::scalar(limit, Dtype::F32));
         let (low, high) = (low?, high?);
-        let mut limited = |name: &str| -> Result<Array, LoadError> {
+        let mut limited = |name: &str| -> Result<Param, LoadError> {
             let weight = store.float(&format!("{path}.altup.{name}.weight"))?;
-            Ok(weight.clip(Some(&low), Some(&high))?)
+            Ok(weight.map(|weight| weight.clip(Some(&low), Some(&high)))?)
         };
         let (prediction, correction) = (limited("prediction_coefs")?, limited("correction_coefs")?);
         Ok(Self {
@@ -126,10 +123,5 @@ impl AlternatingBlock {
     pub(crate) fn active(&self, copies: &[Array]) -> mlx::Result<ResidualStream> {
         let active = copies.get(self.spec.active).ok_or_else(|| mlx::Error::new("the active copy"))?;
         Ok(ResidualStream::new(&self.ops, active.clone()))
-    }
-
-    pub(crate) fn arrays(&self) -> Vec<&Array> {
-        let own = [&self.norm, &self.prediction, &self.correction, &self.output_scale];
-        self.router.arrays().into_iter().chain(own).collect()
     }
 }

@@ -4,6 +4,7 @@ use mlx::Array;
 
 use super::{Linear, NormBlock, ResidualStream};
 use crate::ops::Ops;
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{Activation, Finish, LoadError, Norm};
 
@@ -17,9 +18,9 @@ pub(crate) struct TokenInputs {
 
 /// One step, with its weights.
 pub(crate) enum FinishBlock {
-    AddEmbeddings { gain: Array },
+    AddEmbeddings { gain: Param },
     PerLayerInput(Box<PerLayerBlock>),
-    Scale { factor: Array },
+    Scale { factor: Param },
 }
 
 /// The gate on a layer's own embeddings.
@@ -63,16 +64,6 @@ impl FinishBlock {
             Self::PerLayerInput(block) => {
                 let term = block.forward(x.value()?, inputs)?;
                 x.add(term)
-            }
-        }
-    }
-
-    pub(crate) fn arrays(&self) -> Vec<&Array> {
-        match self {
-            Self::AddEmbeddings { gain: one } | Self::Scale { factor: one } => vec![one],
-            Self::PerLayerInput(block) => {
-                let linears = block.gate.arrays().into_iter().chain(block.projection.arrays());
-                linears.chain(block.norm.arrays()).collect()
             }
         }
     }

@@ -3,11 +3,12 @@
 use mlx::{Array, Dtype, Quantized};
 
 use crate::ops::Weight;
+use crate::params::Param;
 
 /// `signs`: one for each input, f32; `block` divides their number.
 #[derive(Clone)]
 pub(crate) struct HadamardRotation {
-    pub(crate) signs: Array,
+    pub(crate) signs: Param,
     pub(crate) block: i32,
 }
 

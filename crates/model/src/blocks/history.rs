@@ -4,12 +4,13 @@ use mlx::{Array, Dtype};
 
 use super::ResidualStream;
 use crate::LoadError;
+use crate::params::Param;
 use crate::weights::Store;
 
 /// The weights by which one part, or the head, reads a stream with a history.
 pub(crate) struct HistoryBlock {
     /// `[hidden, 1]` f32: of the norm and of the projection to a logit.
-    weight: Array,
+    weight: Param,
     eps: f32,
 }
 
@@ -17,7 +18,7 @@ impl HistoryBlock {
     pub(crate) fn load(store: &mut Store, path: &str, eps: f32) -> Result<Self, LoadError> {
         let norm = store.float(&format!("{path}_norm.weight"))?;
         let projection = store.float(&format!("{path}_proj.weight"))?;
-        Ok(Self { weight: (projection * norm).t()?, eps })
+        Ok(Self { weight: projection.map(|projection| (projection * &norm).t())?, eps })
     }
 
     /// `[T, hidden]`
@@ -32,9 +33,5 @@ impl HistoryBlock {
         let length = (wide.square()?.mean(&[-1])? + self.eps).rsqrt()?.expand_dims(&[-1])?;
         let weights = (wide.matmul(&self.weight)? * length).softmax(1)?;
         (weights * wide).sum(&[1])?.astype(now.dtype()?)
-    }
-
-    pub(crate) fn arrays(&self) -> [&Array; 1] {
-        [&self.weight]
     }
 }

@@ -7,6 +7,7 @@ use mlx::{Array, Dtype, fast};
 
 use super::ResidualStream;
 use crate::ops::Ops;
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{HyperConnections, LoadError};
 
@@ -14,9 +15,9 @@ use crate::{HyperConnections, LoadError};
 pub(crate) struct HyperBlock {
     spec: HyperConnections,
     /// `[copies · hidden, mixes]`, `[mixes]` and `[mixes]`, f32.
-    projection: Array,
-    base: Array,
-    scale: Array,
+    projection: Param,
+    base: Param,
+    scale: Param,
 }
 
 /// How the copies of each row mix.
@@ -38,9 +39,9 @@ impl HyperBlock {
         let scales = scales.collect::<mlx::Result<Vec<_>>>()?;
         Ok(Self {
             spec,
-            projection: store.float(&format!("{path}.fn"))?.t()?,
+            projection: store.float(&format!("{path}.fn"))?.map(Array::t)?,
             base: store.float(&format!("{path}.base"))?,
-            scale: mlx::concatenate(&scales.iter().collect::<Vec<_>>(), 0)?,
+            scale: scale.beside(mlx::concatenate(&scales.iter().collect::<Vec<_>>(), 0)?),
         })
     }
 
@@ -68,10 +69,6 @@ impl HyperBlock {
             mixing = &mixing / (mixing.sum(&[axis])?.expand_dims(&[axis])? + eps);
         }
         Ok(mixing)
-    }
-
-    pub(crate) fn arrays(&self) -> [&Array; 3] {
-        [&self.projection, &self.base, &self.scale]
     }
 }
 

@@ -28,9 +28,4 @@ impl LaurelBlock {
     pub(crate) fn forward(&self, x: &Array) -> mlx::Result<Array> {
         Ok(x + self.norm.forward(&self.right.forward(&self.left.forward(x)?)?)?)
     }
-
-    pub(crate) fn arrays(&self) -> Vec<&Array> {
-        let linears = self.left.arrays().into_iter().chain(self.right.arrays());
-        linears.chain(self.norm.arrays()).collect()
-    }
 }

@@ -4,12 +4,13 @@ use mlx::{Array, Dtype};
 
 use super::{AdaptedWeight, HadamardRotation};
 use crate::ops::ChosenExperts;
+use crate::params::{Held, Param};
 
 /// `x · Wᵀ + b`, and the products of the rows' adapters. The weight is `[out, in]`.
 #[derive(Clone)]
 pub(crate) struct Linear {
     weight: AdaptedWeight,
-    bias: Option<Array>,
+    bias: Option<Param>,
     /// Of what it reads.
     rotation: Option<HadamardRotation>,
     /// Of encoders that were trained for activations in few bits.
@@ -21,7 +22,7 @@ pub(crate) const LIMITS: [&str; 4] = ["input_min", "input_max", "output_min", "o
 
 /// Ranges that what a layer reads and what it gives are clipped to: the ends that [`LIMITS`] names, `[]` each.
 #[derive(Clone)]
-pub(crate) struct Limits(pub(crate) [Array; 4]);
+pub(crate) struct Limits(pub(crate) [Param; 4]);
 
 impl Limits {
     /// A product within the limits of what it reads and gives.
@@ -32,7 +33,7 @@ impl Limits {
 }
 
 impl Linear {
-    pub(crate) fn new(weight: AdaptedWeight, bias: Option<Array>) -> Self {
+    pub(crate) fn new(weight: AdaptedWeight, bias: Option<Param>) -> Self {
         Self { weight, bias, rotation: None, limits: None }
     }
 
@@ -64,20 +65,19 @@ impl Linear {
 
     fn product(&self, x: &Array) -> mlx::Result<Array> {
         match &self.rotation {
-            Some(rotation) => self.weight.product(&rotation.apply(x)?, self.bias.as_ref()),
-            None => self.weight.product(x, self.bias.as_ref()),
+            Some(rotation) => self.weight.product(&rotation.apply(x)?, self.bias.as_deref()),
+            None => self.weight.product(x, self.bias.as_deref()),
         }
     }
 
-    pub(crate) fn arrays(&self) -> Vec<&Array> {
-        let signs = self.rotation.iter().map(|rotation| &rotation.signs);
-        let limits = self.limits.iter().flat_map(|limits| &limits.0);
-        self.weight.weight().arrays().into_iter().chain(&self.bias).chain(signs).chain(limits).collect()
+    /// Makes its weight and bias resident.
+    fn evaluate(&self) -> mlx::Result<()> {
+        evaluate(&self.weight, self.bias.as_ref())
     }
 
     /// This layer with only these outputs, in this order. `rows`: `[n]` i32, each below the outputs' number.
     pub(crate) fn take_rows(self, rows: &Array) -> mlx::Result<Self> {
-        let bias = self.bias.as_ref().map(|bias| bias.take(rows, 0)).transpose()?;
+        let bias = self.bias.as_ref().map(|bias| bias.map(|bias| bias.take(rows, 0))).transpose()?;
         Ok(Self { weight: self.weight.take_rows(rows)?, bias, ..self })
     }
 
@@ -88,13 +88,17 @@ impl Linear {
             return Ok(None);
         }
         let bias = match (&first.bias, &second.bias) {
-            (Some(a), Some(b)) => Some(mlx::concatenate(&[a, b], 0)?),
+            (Some(a), Some(b)) => Some(a.map(|a| mlx::concatenate(&[a, b], 0))?),
             (None, None) => None,
             _ => return Ok(None),
         };
         let weight = AdaptedWeight::join(&first.weight, &second.weight)?;
         Ok(weight.map(|weight| Self { weight, bias, rotation: None, limits: None }))
     }
+}
+
+fn evaluate(weight: &AdaptedWeight, bias: Option<&Param>) -> mlx::Result<()> {
+    mlx::eval(weight.weight().arrays().into_iter().chain(bias.map(|bias| &**bias)))
 }
 
 /// Several linear layers over the same input, merged into as few products as their storage allows.
@@ -108,7 +112,7 @@ impl Fused {
             match joined {
                 Some(joined) => {
                     // Evaluated one by one, so that loading never holds all parts twice.
-                    mlx::eval(joined.arrays())?;
+                    joined.evaluate()?;
                     merged.pop();
                     merged.push(joined);
                 }
@@ -125,10 +129,6 @@ impl Fused {
             [one] => Ok(one.clone()),
             several => mlx::concatenate(&several.iter().collect::<Vec<_>>(), -1),
         }
-    }
-
-    pub(crate) fn arrays(&self) -> Vec<&Array> {
-        self.0.iter().flat_map(Linear::arrays).collect()
     }
 }
 
@@ -150,24 +150,24 @@ impl Embedding {
 pub(crate) struct ExpertLinear {
     weight: AdaptedWeight,
     /// `[experts, out]`
-    bias: Option<Array>,
+    bias: Option<Param>,
 }
 
 impl ExpertLinear {
-    pub(crate) fn new(weight: AdaptedWeight, bias: Option<Array>) -> Self {
+    pub(crate) fn new(weight: AdaptedWeight, bias: Option<Param>) -> Self {
         Self { weight, bias }
     }
 
     /// One layer that computes both outputs, `first` before `second`, if they are stored alike.
     pub(crate) fn join(first: &Self, second: &Self) -> mlx::Result<Option<Self>> {
         let bias = match (&first.bias, &second.bias) {
-            (Some(a), Some(b)) => Some(mlx::concatenate(&[a, b], -1)?),
+            (Some(a), Some(b)) => Some(a.map(|a| mlx::concatenate(&[a, b], -1))?),
             (None, None) => None,
             _ => return Ok(None),
         };
         let Some(weight) = AdaptedWeight::join(&first.weight, &second.weight)? else { return Ok(None) };
         // Evaluated at once, so that loading never holds the parts of several layers twice.
-        mlx::eval(weight.weight().arrays().into_iter().chain(&bias))?;
+        evaluate(&weight, bias.as_ref())?;
         Ok(Some(Self { weight, bias }))
     }
 
@@ -178,9 +178,5 @@ impl ExpertLinear {
             Some(bias) => self.weight.ops().add_expert_bias(&product, bias, experts),
             None => Ok(product),
         }
-    }
-
-    pub(crate) fn arrays(&self) -> Vec<&Array> {
-        self.weight.weight().arrays().into_iter().chain(&self.bias).collect()
     }
 }

@@ -2,6 +2,7 @@
 
 use mlx::{Array, Dtype, fast};
 
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{LoadError, MediaVocabulary, Norm};
 
@@ -10,7 +11,7 @@ pub(crate) struct MediaVocabularyBlock {
     /// The first of these tokens.
     first: i32,
     /// `[tokens, hidden]`
-    rows: Array,
+    rows: Param,
 }
 
 impl MediaVocabularyBlock {
@@ -24,13 +25,15 @@ impl MediaVocabularyBlock {
             let at = |name: &str| format!("{root}.{}.{name}", spec.path);
             let norm = store.norm(&at("norm"), Norm::Rms { eps: spec.norm_eps }, spec.width)?;
             let projection = store.linear(&at("projection"))?.without_adapters()?;
-            let embedded = projection.forward(&norm.forward(&store.table(&at("embedding"))?)?)?;
+            let table = store.table(&at("embedding"))?;
+            let embedded = projection.forward(&norm.forward(&table)?)?;
             Ok(fast::rms_norm(&embedded, None, spec.norm_eps)?)
         });
         let rows = rows.collect::<Result<Vec<Array>, LoadError>>()?;
         let Some(first) = specs.first() else { return Ok(None) };
         let rows = mlx::concatenate(&rows.iter().collect::<Vec<_>>(), 0)?;
-        mlx::eval([&rows])?;
+        let rows = store.params().hold(rows);
+        rows.evaluate()?;
         Ok(Some(Self { first: first.first as i32, rows }))
     }
 
@@ -43,9 +46,5 @@ impl MediaVocabularyBlock {
         let own = mlx::where_(&is_own, &own, &Array::zeros(&[1], Dtype::I32)?)?;
         let rows = self.rows.take(&own, 0)?.astype(embedded.dtype()?)?;
         mlx::where_(&is_own.expand_dims(&[1])?, &rows, embedded)
-    }
-
-    pub(crate) fn arrays(&self) -> [&Array; 1] {
-        [&self.rows]
     }
 }

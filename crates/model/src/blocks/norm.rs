@@ -4,6 +4,7 @@ use mlx::{Array, Dtype};
 
 use crate::forward::LogitRows;
 use crate::ops::{Joined, Ops, Term};
+use crate::params::Param;
 
 /// A norm over the last axis, with its weights.
 pub(crate) struct NormBlock {
@@ -14,29 +15,29 @@ pub(crate) struct NormBlock {
 
 enum NormKind {
     /// `weight`: `[width]`.
-    Rms { weight: Array },
+    Rms { weight: Param },
     /// Both `[width]`; `ones` are the norm's weight.
-    ScaledRms { weight: Array, ones: Array },
+    ScaledRms { weight: Param, ones: Param },
     /// Both `[width]`.
-    Layer { weight: Array, bias: Option<Array> },
+    Layer { weight: Param, bias: Option<Param> },
     /// `[1]`.
-    Gain { weight: Array },
+    Gain { weight: Param },
 }
 
 impl NormBlock {
-    pub(crate) fn rms(ops: Ops, weight: Array, eps: f32) -> Self {
+    pub(crate) fn rms(ops: Ops, weight: Param, eps: f32) -> Self {
         Self { ops, kind: NormKind::Rms { weight }, eps }
     }
 
-    pub(crate) fn scaled_rms(ops: Ops, weight: Array, ones: Array, eps: f32) -> Self {
+    pub(crate) fn scaled_rms(ops: Ops, weight: Param, ones: Param, eps: f32) -> Self {
         Self { ops, kind: NormKind::ScaledRms { weight, ones }, eps }
     }
 
-    pub(crate) fn layer(ops: Ops, weight: Array, bias: Option<Array>, eps: f32) -> Self {
+    pub(crate) fn layer(ops: Ops, weight: Param, bias: Option<Param>, eps: f32) -> Self {
         Self { ops, kind: NormKind::Layer { weight, bias }, eps }
     }
 
-    pub(crate) fn gain(ops: Ops, weight: Array) -> Self {
+    pub(crate) fn gain(ops: Ops, weight: Param) -> Self {
         Self { ops, kind: NormKind::Gain { weight }, eps: 0.0 }
     }
 
@@ -45,14 +46,14 @@ impl NormBlock {
             NormKind::Gain { weight } => Ok(x * weight),
             NormKind::Rms { weight } => self.ops.rms_norm(x, weight, self.eps),
             NormKind::ScaledRms { weight, ones } => self.ops.rms_norm(&(x * weight), ones, self.eps),
-            NormKind::Layer { weight, bias } => self.ops.layer_norm(x, weight, bias.as_ref(), self.eps),
+            NormKind::Layer { weight, bias } => self.ops.layer_norm(x, weight, bias.as_deref(), self.eps),
         }
     }
 
     /// How its output joins the stream where kernels can do both at once.
     fn joined(&self) -> Option<Joined> {
         match &self.kind {
-            NormKind::Rms { weight } => Some(Joined::Normed { weight: weight.clone(), eps: self.eps }),
+            NormKind::Rms { weight } => Some(Joined::Normed { weight: Array::clone(weight), eps: self.eps }),
             NormKind::ScaledRms { .. } | NormKind::Layer { .. } | NormKind::Gain { .. } => None,
         }
     }
@@ -67,15 +68,6 @@ impl NormBlock {
                 Ok((sum, normed))
             }
         }
-    }
-
-    pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
-        let (weight, other) = match &self.kind {
-            NormKind::Rms { weight } | NormKind::Gain { weight } => (weight, None),
-            NormKind::ScaledRms { weight, ones } => (weight, Some(ones)),
-            NormKind::Layer { weight, bias } => (weight, bias.as_ref()),
-        };
-        [weight].into_iter().chain(other)
     }
 }
 

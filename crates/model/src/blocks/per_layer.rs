@@ -3,6 +3,7 @@
 use mlx::{Array, Dtype, fast};
 
 use super::{Embedding, Linear};
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{LoadError, PerLayerInputs};
 
@@ -12,7 +13,7 @@ pub(crate) struct PerLayerEmbedding {
     table: Embedding,
     projection: Linear,
     /// `[width]`
-    norm: Array,
+    norm: Param,
 }
 
 impl PerLayerEmbedding {
@@ -38,10 +39,5 @@ impl PerLayerEmbedding {
         let projected = fast::rms_norm(&projected, Some(&self.norm), self.spec.norm_eps)?;
         let of_rows = (projected + own.reshape(&[rows, -1, width])?) * 0.5f32.sqrt();
         of_rows.transpose(&[1, 0, 2])?.contiguous()
-    }
-
-    pub(crate) fn arrays(&self) -> Vec<&Array> {
-        let linears = self.table.0.arrays().into_iter().chain(self.projection.arrays());
-        linears.chain([&self.norm]).collect()
     }
 }

@@ -32,8 +32,4 @@ impl Projection {
             None => self.last.forward(x),
         }
     }
-
-    pub(crate) fn arrays(&self) -> Vec<&Array> {
-        self.to_narrow.iter().flat_map(Linear::arrays).chain(self.last.arrays()).collect()
-    }
 }

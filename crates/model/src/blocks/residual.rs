@@ -3,6 +3,7 @@
 use mlx::Array;
 
 use super::{NormBlock, ResidualStream};
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{LoadError, Residual};
 
@@ -10,11 +11,11 @@ use crate::{LoadError, Residual};
 pub(crate) enum ResidualBlock {
     Scaled(f32),
     /// The hyperbolic tangent of a gate, `[1]`.
-    Gate(Array),
+    Gate(Param),
     /// Shares of the stream and of what joins it, `[hidden]` f32 each.
     Gated {
-        stays: Array,
-        joins: Array,
+        stays: Param,
+        joins: Param,
     },
 }
 
@@ -23,7 +24,7 @@ impl ResidualBlock {
     pub(crate) fn load(spec: Residual, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         Ok(match spec {
             Residual::Scaled(scale) => Self::Scaled(scale),
-            Residual::TanhGate => Self::Gate(store.vector(&format!("{path}_gate"))?.tanh()?),
+            Residual::TanhGate => Self::Gate(store.vector(&format!("{path}_gate"))?.map(Array::tanh)?),
             Residual::Gated => Self::Gated {
                 stays: store.float(&format!("{path}_alpha"))?,
                 joins: store.float(&format!("{path}_beta"))?,
@@ -55,14 +56,6 @@ impl ResidualBlock {
         match self {
             Self::Scaled(1.0) => x.add_normed(term, norm),
             Self::Scaled(_) | Self::Gate(_) | Self::Gated { .. } => self.add(x, norm.forward(&term)?),
-        }
-    }
-
-    pub(crate) fn arrays(&self) -> Vec<&Array> {
-        match self {
-            Self::Scaled(_) => Vec::new(),
-            Self::Gate(gate) => vec![gate],
-            Self::Gated { stays, joins } => vec![stays, joins],
         }
     }
 }

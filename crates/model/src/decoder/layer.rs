@@ -1,7 +1,5 @@
 //! One layer: a mixer and an MLP around the residual stream, as the norm placement says.
 
-use mlx::Array;
-
 use crate::blocks::{
     AlternatingBlock, FinishBlock, HistoryBlock, HyperBlock, LaurelBlock, MixerBlock, MlpBlock, NormBlock,
     ResidualBlock, ResidualStream, TokenInputs,
@@ -253,18 +251,5 @@ impl Layer {
             _ => return Err(mlx::Error::new("the norms and the MLP that the norm placement names")),
         }
         Ok(())
-    }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        let norms = self.norms.iter().flat_map(NormBlock::arrays);
-        let mlps = self.mlp.iter().chain(&self.shortcut).flat_map(|mlp| mlp.arrays());
-        let finish = self.finish.iter().flat_map(FinishBlock::arrays);
-        let history = self.history.iter().flat_map(|both| [&both.mixer, &both.mlp]);
-        let finish = finish.chain(history.flat_map(HistoryBlock::arrays));
-        let finish = finish.chain(self.laurel.iter().flat_map(LaurelBlock::arrays));
-        let finish = finish.chain(self.residual.iter().flat_map(ResidualBlock::arrays));
-        let finish = finish.chain(self.alternating.iter().flat_map(AlternatingBlock::arrays));
-        let finish = finish.chain(self.hyper.iter().flatten().flat_map(HyperBlock::arrays));
-        norms.chain(self.mixer.arrays()).chain(mlps).chain(finish).collect()
     }
 }

@@ -9,13 +9,14 @@ use super::grid::{Canvas, Layout};
 use super::manifest::{NEWLINE, SEPARATOR};
 use super::positions::samples;
 use crate::LoadError;
+use crate::params::Param;
 use crate::weights::Store;
 
 /// Learned vectors between features, `[width]` each.
 pub(super) struct SeparatorVectors {
-    newline: Option<Array>,
+    newline: Option<Param>,
     /// Between a canvas and the whole behind it.
-    separator: Option<Array>,
+    separator: Option<Param>,
 }
 
 impl SeparatorVectors {
@@ -43,10 +44,6 @@ impl SeparatorVectors {
         let end = line(newline, like, &[1, -1])?;
         let [_, width] = end.dims()?;
         end.broadcast_to(&[count, width]).map(Some)
-    }
-
-    pub(super) fn arrays(&self) -> impl Iterator<Item = &Array> {
-        self.newline.iter().chain(&self.separator)
     }
 }
 

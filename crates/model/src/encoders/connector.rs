@@ -10,6 +10,7 @@ use super::perceiver::PerceiverBlock;
 use super::pooling::AttentionPool;
 use crate::blocks::{Fused, Linear, NormBlock};
 use crate::ops::Ops;
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{Activation, LoadError};
 
@@ -35,7 +36,7 @@ enum Step {
     AttentionPool(Box<AttentionPool>),
     Perceiver(Box<PerceiverBlock>),
     Scale(f32),
-    Standardize([Array; 2]),
+    Standardize([Param; 2]),
 }
 
 impl Connector {
@@ -151,29 +152,6 @@ impl Connector {
             }
         }
         Ok(x)
-    }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        self.steps
-            .iter()
-            .flat_map(|step| match step {
-                Step::Norm(norm) => norm.arrays().collect::<Vec<_>>(),
-                Step::Linear(linear) => linear.arrays(),
-                Step::Gated(linears, _) => linears.arrays(),
-                Step::Standardize(vectors) => vectors.iter().collect(),
-                Step::AttentionPool(pool) => pool.arrays(),
-                Step::Perceiver(perceiver) => perceiver.arrays(),
-                Step::FillUp(filling) => filling.arrays().to_vec(),
-                Step::Merge(..)
-                | Step::Pool(_)
-                | Step::JoinRows(_)
-                | Step::MeanOfRows(_)
-                | Step::FirstOfRows(_)
-                | Step::Act(_)
-                | Step::GateHalf(_)
-                | Step::Scale(_) => Vec::new(),
-            })
-            .collect()
     }
 }
 

@@ -18,6 +18,7 @@ use super::square_merger::SquareMergerBlock;
 use super::tiles::TilesBlock;
 use crate::blocks::{Linear, NormBlock};
 use crate::ops::Ops;
+use crate::params::Param;
 use crate::{Error, KernelChoice, Kernels, LoadError, Quantization, Source, Weights};
 
 /// An encoder with its weights. Stays on the thread that built it.
@@ -27,7 +28,7 @@ pub struct Encoder {
     dtype: Dtype,
     rows: RowsOf,
     /// `[1, 1, hidden]`
-    class_token: Option<Array>,
+    class_token: Option<Param>,
     patch_norm: Option<NormBlock>,
     positions: Option<Positions>,
     input_norm: Option<NormBlock>,
@@ -39,7 +40,7 @@ pub struct Encoder {
     separators: SeparatorVectors,
     projection: Connector,
     /// `[1, features]`
-    placeholder: Option<Array>,
+    placeholder: Option<Param>,
     deepstack: Vec<Connector>,
 }
 
@@ -88,7 +89,7 @@ impl Encoder {
         let mut layers = Vec::with_capacity(blueprint.layers.len());
         for (number, layer) in blueprint.layers.iter().enumerate() {
             let layer = LayerBlock::load(layer, &mut store, &at(&format!("layers.{number}")))?;
-            mlx::eval(layer.arrays())?;
+            store.params().evaluate()?;
             layers.push(layer);
         }
         let tiles = blueprint.tiles.as_ref().map(|spec| TilesBlock::load(spec, &mut store)).transpose()?;
@@ -112,7 +113,9 @@ impl Encoder {
                 Some(tower) => RowsOf::Convolutions(Box::new(TowerBlock::load(tower, &mut store)?)),
                 None => RowsOf::Patches(Box::new(store.linear(&at(PATCHES))?)),
             },
-            class_token: class_token.map(|token| token.reshape(&[1, 1, hidden])).transpose()?,
+            class_token: class_token
+                .map(|token| token.map(|token| token.reshape(&[1, 1, hidden])))
+                .transpose()?,
             positions: positions.map(|weight| Positions { table: blueprint.positions, weight }),
             patch_norm,
             input_norm,
@@ -128,7 +131,7 @@ impl Encoder {
             blueprint,
         };
         assert!(store.is_empty(), "the check left only what the blocks take");
-        mlx::eval(encoder.arrays())?;
+        store.params().evaluate()?;
         Ok(encoder)
     }
 
@@ -376,32 +379,6 @@ impl Encoder {
             order: indices(of_patches)?,
             back: indices(back.iter().copied())?,
         }))
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let norms = self
-            .patch_norm
-            .iter()
-            .chain(&self.input_norm)
-            .chain(&self.output_norm)
-            .flat_map(NormBlock::arrays);
-        let connectors = std::iter::once(&self.connector).chain(&self.deepstack);
-        let rows = match &self.rows {
-            RowsOf::Patches(patches) => patches.arrays(),
-            RowsOf::Convolutions(tower) => tower.arrays(),
-        };
-        rows.into_iter()
-            .chain(&self.class_token)
-            .chain(self.positions.iter().map(|positions| &positions.weight))
-            .chain(self.separators.arrays())
-            .chain(self.projection.arrays())
-            .chain(&self.placeholder)
-            .chain(self.tiles.iter().flat_map(TilesBlock::arrays))
-            .chain(self.squares.iter().flat_map(SquareMergerBlock::arrays))
-            .chain(norms)
-            .chain(self.layers.iter().flat_map(LayerBlock::arrays))
-            .chain(connectors.flat_map(Connector::arrays))
-            .collect()
     }
 }
 

@@ -5,6 +5,7 @@ use mlx::Array;
 use super::blueprint::Filling;
 use super::manifest::FILLING;
 use crate::LoadError;
+use crate::params::Param;
 use crate::weights::Store;
 
 /// The row that fills up.
@@ -12,7 +13,7 @@ pub(super) struct FillingRow {
     /// Rows with those that fill up.
     rows: i32,
     /// `[1, width]`
-    row: Array,
+    row: Param,
 }
 
 impl FillingRow {
@@ -27,7 +28,8 @@ impl FillingRow {
         let token = Array::from_slice(&[filling.token as i32], &[1])?;
         let embedded = store.table(&embedding)?.take(&token, 0)?;
         let row = store.norm(&norm, filling.norm, width)?.forward(&embedded)?;
-        mlx::eval([&row])?;
+        let row = store.params().hold(row);
+        row.evaluate()?;
         Ok(Self { rows: filling.rows as i32, row })
     }
 
@@ -40,9 +42,5 @@ impl FillingRow {
         }
         let filling = self.row.astype(x.dtype()?)?.broadcast_to(&[self.rows - count, width])?;
         mlx::concatenate(&[x, &filling], 0)
-    }
-
-    pub(super) fn arrays(&self) -> [&Array; 1] {
-        [&self.row]
     }
 }

@@ -7,6 +7,7 @@ use super::manifest::AFTER;
 use super::rotary::Angles;
 use crate::blocks::{Fused, Linear, MlpBlock, NormBlock};
 use crate::ops::Ops;
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{LoadError, Norm};
 
@@ -53,7 +54,7 @@ pub(super) struct LayerBlock {
     qkv: Fused,
     out: Linear,
     mlp: Box<dyn MlpBlock>,
-    scales: Option<[Array; 2]>,
+    scales: Option<[Param; 2]>,
 }
 
 impl LayerBlock {
@@ -78,7 +79,10 @@ impl LayerBlock {
         let scales = match spec.scales {
             LayerScale::None => None,
             LayerScale::Vectors => Some([store.vector(&scales[0])?, store.vector(&scales[1])?]),
-            LayerScale::Gates => Some([store.vector(&scales[0])?.tanh()?, store.vector(&scales[1])?.tanh()?]),
+            LayerScale::Gates => Some([
+                store.vector(&scales[0])?.map(Array::tanh)?,
+                store.vector(&scales[1])?.map(Array::tanh)?,
+            ]),
         };
         Ok(Self { ops: store.ops(), spec: spec.attention, norms, after, qk_norms, qkv, out, mlp, scales })
     }
@@ -201,13 +205,6 @@ impl LayerBlock {
             0 => seen(0, rows, rows),
             _ => mlx::concatenate(&[&seen(0, real, rows)?, &seen(real, rows, real)?], 0),
         }
-    }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        let pairs = self.after.iter().chain(&self.qk_norms).flatten();
-        let norms = self.norms.iter().chain(pairs).flat_map(NormBlock::arrays);
-        let linears = self.qkv.arrays().into_iter().chain(self.out.arrays()).chain(self.mlp.arrays());
-        norms.chain(linears).chain(self.scales.iter().flatten()).collect()
     }
 }
 

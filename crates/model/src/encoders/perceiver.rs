@@ -8,6 +8,7 @@ use super::blueprint::Perceiver;
 use super::manifest::{ATTENTION, PERCEIVER, PERCEIVER_NORMS};
 use crate::blocks::{Linear, MlpBlock, NormBlock};
 use crate::ops::Ops;
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{GatedMlp, LoadError, Mlp};
 
@@ -16,7 +17,7 @@ pub(super) struct PerceiverBlock {
     ops: Ops,
     spec: Perceiver,
     /// `[latents, width]`
-    latents: Array,
+    latents: Param,
     layers: Vec<Layer>,
     norm: NormBlock,
 }
@@ -96,16 +97,5 @@ impl PerceiverBlock {
         let attended = self.ops.attend_all([&queries, &keys, &values], (head_dim as f32).powf(-0.5))?;
         let [views, _, rows, _] = attended.dims()?;
         o.forward(&attended.transpose(&[0, 2, 1, 3])?.reshape(&[views, rows, (heads * head_dim) as i32])?)
-    }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        let mut arrays = vec![&self.latents];
-        for layer in &self.layers {
-            arrays.extend(layer.attention.iter().flat_map(Linear::arrays));
-            arrays.extend(layer.norms.iter().flat_map(NormBlock::arrays));
-            arrays.extend(layer.mlp.arrays());
-        }
-        arrays.extend(self.norm.arrays());
-        arrays
     }
 }

@@ -56,8 +56,4 @@ impl AttentionPool {
         let seen = scores.softmax(-1)?.matmul(&values)?.reshape(&[features, -1])?;
         o.forward(&seen.astype(rows.dtype()?)?)
     }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        self.linears.iter().flat_map(Linear::arrays).collect()
-    }
 }

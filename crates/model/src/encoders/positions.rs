@@ -7,12 +7,13 @@ use mlx::{Array, Dtype};
 use super::blueprint::{PatchOrder, PositionTable, Sampling};
 use super::grid::Grid;
 use super::patches::in_order;
+use crate::params::Param;
 
 /// Learned positions.
 pub(super) struct Positions {
     pub(super) table: PositionTable,
     /// `[positions, hidden]`; one row if there are none.
-    pub(super) weight: Array,
+    pub(super) weight: Param,
 }
 
 impl Positions {
@@ -20,7 +21,7 @@ impl Positions {
     pub(super) fn of(&self, grid: Grid, order: PatchOrder) -> mlx::Result<Option<Array>> {
         match self.table {
             PositionTable::Absent => Ok(None),
-            PositionTable::PerRow { .. } => Ok(Some(self.weight.clone())),
+            PositionTable::PerRow { .. } => Ok(Some(Array::clone(&self.weight))),
             PositionTable::Square { side, sampling }
                 if [grid.rows, grid.columns] == [side; 2] && sampling != Sampling::Nearest =>
             {

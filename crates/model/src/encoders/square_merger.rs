@@ -72,9 +72,4 @@ impl SquareMergerBlock {
         let seen = (q * scale).matmul(&k.swapaxes(-1, -2)?)?.softmax(-1)?.matmul(&v)?;
         o.forward(&seen.transpose(&[0, 2, 1, 3])?.reshape(&[count, ROWS, hidden])?)
     }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        let linears = self.attention.iter().chain(&self.linears).flat_map(Linear::arrays);
-        linears.chain(self.norms.iter().flat_map(NormBlock::arrays)).collect()
-    }
 }

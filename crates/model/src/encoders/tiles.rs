@@ -9,6 +9,7 @@ use super::grid::Layout;
 use super::manifest::{TILE_TABLES, TILES};
 use crate::LoadError;
 use crate::blocks::NormBlock;
+use crate::params::Param;
 use crate::weights::Store;
 
 /// The tiles' embeddings.
@@ -24,9 +25,9 @@ pub(super) struct TilesBlock {
 /// Embeddings of tiles, for each shape.
 struct TileTable {
     /// `[shapes + 1, most · rows · hidden]`
-    weight: Array,
+    weight: Param,
     /// `[1]`, its hyperbolic tangent.
-    gate: Array,
+    gate: Param,
 }
 
 /// Where a picture's tiles are.
@@ -49,7 +50,10 @@ pub(super) struct TileRows {
 
 impl TileTable {
     fn load(store: &mut Store, path: &str) -> Result<Self, LoadError> {
-        Ok(Self { gate: store.vector(&format!("{path}.gate"))?.tanh()?, weight: store.table(path)? })
+        Ok(Self {
+            gate: store.vector(&format!("{path}.gate"))?.map(Array::tanh)?,
+            weight: store.table(path)?,
+        })
     }
 
     /// `[most, rows, hidden]`
@@ -120,10 +124,5 @@ impl TilesBlock {
     pub(super) fn between(&self, x: &Array, rows: &TileRows, places: &TilePlaces) -> mlx::Result<Array> {
         let of_tiles = self.after.of(places.shape, (self.spec.most, x.dim(-1)?))?.squeeze(&[1])?;
         Ok(self.norm.forward(x)? + of_tiles.take(&rows.tiles, 0)?)
-    }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        let tables = [&self.before, &self.after, &self.positions].into_iter();
-        tables.flat_map(|table| [&table.weight, &table.gate]).chain(self.norm.arrays()).collect()
     }
 }

@@ -5,6 +5,7 @@ use mlx::{Array, Dtype};
 use super::weights::CheckedWeights;
 use super::{KernelCheck, KernelTimes, Measure, distance, normal, time};
 use crate::ops::{GroupNormWeights, Joined, Kernels, Ops, Term, Weight};
+use crate::params::{Held, Param};
 use crate::take_rows::take_rows;
 use crate::{Blueprint, GatedMlp, KeySource, Mixer, Mlp, Norm, NormOver, PlainMlp, Residual};
 
@@ -99,6 +100,7 @@ fn grouped_norm([groups, width]: [usize; 2], dtype: Dtype, measure: Measure) -> 
     KernelCheck::new("rms_norm", format!("{ROWS} x {groups} x {width}"), dtype, || {
         let x = normal(&[ROWS, groups * width], dtype, 1)?;
         let (weight, ones) = (normal(&[groups * width], dtype, 2)?, Array::ones(&[width as i32], dtype)?);
+        let [weight, ones] = [weight, ones].map(Param::unlisted);
         let weights = GroupNormWeights { groups: groups as i32, weight, ones };
         compare(measure, 2 * x.nbytes(), |ops| Ok(vec![ops.grouped_rms_norm(&x, &weights, 1e-5)?]))
     })

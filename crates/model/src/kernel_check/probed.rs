@@ -4,6 +4,7 @@ use mlx::Array;
 
 use crate::Position;
 use crate::ops::{AttentionNeeds, LayerContext, Ops, Rotation};
+use crate::params::Params;
 
 /// A layer that is checked: its spec and weights.
 pub(super) trait Probed {
@@ -30,7 +31,7 @@ pub(super) trait Probed {
 
 pub(super) fn rotation(position: &Position) -> mlx::Result<Option<Rotation>> {
     match position {
-        Position::Rope(rope) => Rotation::new(rope).map(Some),
+        Position::Rope(rope) => Rotation::new(rope, &Params::default()).map(Some),
         Position::None => Ok(None),
     }
 }

@@ -8,6 +8,7 @@ use crate::forward::{AttentionPath, ForwardContext};
 use crate::ops::{
     CausalConv, DeltaRows, GatedDeltaWeights, Kernels, LayerContext, Mamba1Rows, Mamba2Weights, Ops,
 };
+use crate::params::Param;
 use crate::{
     Batch, Blueprint, DeltaAttention, GatedDelta, KvCache, LayerSpec, Mamba1, Mamba2, Mixer, RotaryAxes,
     Segment, ShortConv,
@@ -37,8 +38,8 @@ enum Weighted<'a> {
 /// Weights of a Mamba layer's convolution and recurrence.
 struct Mamba1Weights {
     conv: CausalConv,
-    rate: Array,
-    skip: Array,
+    rate: Param,
+    skip: Param,
 }
 
 /// Nothing for mixers without kernels.
@@ -83,7 +84,7 @@ pub(super) fn checks(
 
 impl<'a> Probe<'a> {
     fn new(blueprint: &Blueprint, mixer: &'a Mixer, dtype: Dtype) -> mlx::Result<Self> {
-        let float = |shape: &[usize], seed| normal(shape, Dtype::F32, seed);
+        let float = |shape: &[usize], seed| normal(shape, Dtype::F32, seed).map(Param::unlisted);
         let conv = |size: usize, channels: usize| -> mlx::Result<CausalConv> {
             Ok(CausalConv { weight: float(&[size, channels], 1)?, bias: Some(float(&[channels], 2)?) })
         };
@@ -93,7 +94,7 @@ impl<'a> Probe<'a> {
                 let conv = conv(conv_kernel_size, inner)?;
                 let weights = Mamba1Weights {
                     conv: CausalConv { bias: conv.bias.filter(|_| conv_bias), ..conv },
-                    rate: float(&[inner, state_dim], 3)?.exp()?.negative()?,
+                    rate: float(&[inner, state_dim], 3)?.map(|rate| rate.exp()?.negative())?,
                     skip: float(&[inner], 4)?,
                 };
                 (Weighted::Mamba1(spec, weights), inner)
@@ -112,7 +113,7 @@ impl<'a> Probe<'a> {
                     conv: CausalConv { bias: None, ..conv(spec.conv_kernel_size, spec.conv_channels())? },
                     a_log: float(&[spec.v_heads], 3)?,
                     dt_bias: float(&[spec.v_heads], 4)?,
-                    norm: normal(&[spec.v_dim], dtype, 5)?,
+                    norm: Param::unlisted(normal(&[spec.v_dim], dtype, 5)?),
                 };
                 let width = spec.conv_channels() + spec.values() + 2 * spec.v_heads;
                 (Weighted::GatedDelta(spec, weights), width)

@@ -90,10 +90,10 @@ impl ConvAttentionBlock {
             let by_head = store.float(&format!("{path}.{name}"))?.reshape(&[-1, ROWS as i32])?;
             Ok(by_head.repeat(spec.attention.head_dim as i32, 0)?.t()?)
         };
-        let weight = mlx::concatenate(&[&weights("conv_k")?, &weights("conv_v")?], -1)?;
+        let weight = mlx::concatenate(&[&weights("conv_k")?, &weights("conv_v")?], -1)?.astype(Dtype::F32)?;
         Ok(Self {
             ops: store.ops(),
-            conv: CausalConv { weight: weight.astype(Dtype::F32)?, bias: None },
+            conv: CausalConv { weight: store.params().hold(weight), bias: None },
             spec: spec.attention.clone(),
             attention: AttentionBlock::load(&spec.attention, store, path)?,
             queries: (spec.attention.heads * spec.attention.head_dim) as i32,
@@ -109,10 +109,6 @@ impl MixerBlock for ConvAttentionBlock {
         let qkv = mlx::concatenate(&[queries, &mixed], -1)?;
         let attended = self.attention.attended(&self.spec, qkv, None, layer.part(1))?;
         self.attention.output(x, attended)
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        self.attention.arrays().into_iter().chain(self.conv.arrays()).collect()
     }
 
     fn set_span(&mut self, span: AttentionSpan) {

@@ -90,7 +90,7 @@ impl IndexedAttentionBlock {
                 store.norm(&at("index_q_norm"), spec.norm, width)?,
                 store.norm(&at("index_k_norm"), spec.norm, width)?,
             ],
-            rotation: Rotation::new(&spec.rope)?,
+            rotation: Rotation::new(&spec.rope, store.params())?,
         })
     }
 
@@ -114,18 +114,6 @@ impl MixerBlock for IndexedAttentionBlock {
         let qkv = self.attention.project(x)?;
         let attended = self.attention.attended(&self.spec.attention, qkv, Some(&choice), layer)?;
         self.attention.output(x, attended)
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let linears = self.query.arrays().into_iter().chain(self.key.arrays());
-        let norms = self.norms.iter().flat_map(NormBlock::arrays);
-        self.attention
-            .arrays()
-            .into_iter()
-            .chain(linears)
-            .chain(norms)
-            .chain(self.rotation.arrays())
-            .collect()
     }
 
     fn set_span(&mut self, span: AttentionSpan) {

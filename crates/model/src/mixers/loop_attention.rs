@@ -9,6 +9,7 @@ use crate::LoadError;
 use crate::blocks::MixerBlock;
 use crate::manifest::{Scope, TensorRole};
 use crate::ops::LayerContext;
+use crate::params::Param;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
 use crate::weights::Store;
@@ -56,7 +57,7 @@ pub(super) struct LoopAttentionBlock {
     spec: LoopAttention,
     attention: AttentionBlock,
     /// `[heads, head_dim]` and `[heads]`.
-    gate: [Array; 2],
+    gate: [Param; 2],
 }
 
 impl LoopAttentionBlock {
@@ -94,10 +95,6 @@ impl MixerBlock for LoopAttentionBlock {
             Some(first) => self.mixed(qkv, first, layer)?,
         };
         self.attention.output(x, attended)
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        self.attention.arrays().into_iter().chain(&self.gate).collect()
     }
 
     fn set_span(&mut self, span: AttentionSpan) {

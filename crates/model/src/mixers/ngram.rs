@@ -151,11 +151,4 @@ impl MixerBlock for NgramBlock {
         }
         Ok(sum.ok_or_else(|| mlx::Error::new("at least one table"))? * self.spec.scale)
     }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let tables = self.tables.iter();
-        tables
-            .flat_map(|(_, rows, projection)| rows.0.arrays().into_iter().chain(projection.arrays()))
-            .collect()
-    }
 }

@@ -72,10 +72,6 @@ impl MixerBlock for ParallelBlock {
         sum.ok_or_else(|| mlx::Error::new("at least one mixer"))
     }
 
-    fn arrays(&self) -> Vec<&Array> {
-        self.parts.iter().flat_map(|(part, _)| part.arrays()).collect()
-    }
-
     fn set_span(&mut self, span: AttentionSpan) {
         self.parts.iter_mut().for_each(|(part, _)| part.set_span(span));
     }

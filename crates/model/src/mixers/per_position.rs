@@ -45,8 +45,4 @@ impl MixerBlock for PerPositionBlock {
     fn forward(&self, x: &Array, _layer: LayerContext) -> mlx::Result<Array> {
         self.0.forward(x)
     }
-
-    fn arrays(&self) -> Vec<&Array> {
-        self.0.arrays()
-    }
 }

@@ -135,11 +135,4 @@ impl MixerBlock for SelectiveMamba2Block {
         })?;
         self.out.forward(&(gate.silu()? * y.astype(x.dtype()?)?))
     }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let linears = [&self.input, &self.select, &self.step, &self.out].into_iter().flat_map(Linear::arrays);
-        let own = [&self.weights.a_log, &self.weights.dt_bias, &self.weights.skip];
-        let norms = self.norms.iter().flat_map(NormBlock::arrays);
-        linears.chain(norms).chain(self.weights.conv.arrays()).chain(own).collect()
-    }
 }

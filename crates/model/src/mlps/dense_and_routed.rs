@@ -77,9 +77,4 @@ impl MlpBlock for DenseAndRoutedBlock {
         let routed = self.routed.routed_by(&router.forward(x)?, &routed.forward(x)?)?;
         self.ops.add_term(&dense, &routed_after.forward(&routed)?, None)
     }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let norms = self.norms.iter().flat_map(NormBlock::arrays);
-        self.dense.arrays().into_iter().chain(self.routed.arrays()).chain(norms).collect()
-    }
 }

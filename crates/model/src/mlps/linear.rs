@@ -45,8 +45,4 @@ impl MlpBlock for LinearBlock {
     fn forward(&self, x: &Array) -> mlx::Result<Array> {
         self.0.forward(x)
     }
-
-    fn arrays(&self) -> Vec<&Array> {
-        self.0.arrays()
-    }
 }

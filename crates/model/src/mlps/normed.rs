@@ -64,9 +64,4 @@ impl MlpBlock for NormedBlock {
         let activated = self.ops.gated_act(&self.gate_up.forward(x)?, self.act)?;
         self.down.forward(&self.norm.forward(&activated)?)
     }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let linears = self.gate_up.arrays().into_iter().chain(self.down.arrays());
-        linears.chain(self.norm.arrays()).collect()
-    }
 }

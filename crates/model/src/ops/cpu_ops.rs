@@ -356,6 +356,6 @@ fn rope_of(rotation: &Rotation) -> Option<cpu::Rope<'_>> {
             RotaryPairing::Interleaved => cpu::RotaryPairing::Interleaved,
         },
         magnitude: rotation.magnitude,
-        axes: rotation.axes.as_ref(),
+        axes: rotation.axes.as_deref(),
     })
 }

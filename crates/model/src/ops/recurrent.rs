@@ -1,13 +1,14 @@
 //! Weights of convolutions and recurrences, as [`Ops`](super::Ops) take them.
 
+use crate::params::Param;
 use mlx::Array;
 
 /// A causal convolution of each channel and its activation, `silu`.
 pub(crate) struct CausalConv {
     /// `[conv_kernel_size, channels]` f32, the oldest row first.
-    pub(crate) weight: Array,
+    pub(crate) weight: Param,
     /// `[channels]` f32.
-    pub(crate) bias: Option<Array>,
+    pub(crate) bias: Option<Param>,
 }
 
 /// Weights of a Mamba layer's recurrence.
@@ -23,20 +24,20 @@ pub(crate) struct Mamba1Rows<'a> {
 pub(crate) struct Mamba2Weights {
     pub(crate) conv: CausalConv,
     /// `[heads]` f32, all three.
-    pub(crate) a_log: Array,
-    pub(crate) dt_bias: Array,
-    pub(crate) skip: Array,
+    pub(crate) a_log: Param,
+    pub(crate) dt_bias: Param,
+    pub(crate) skip: Param,
 }
 
 /// Weights between the projections of a gated delta layer, or of delta attention.
 pub(crate) struct GatedDeltaWeights {
     pub(crate) conv: CausalConv,
     /// `[v_heads]` f32.
-    pub(crate) a_log: Array,
+    pub(crate) a_log: Param,
     /// One for each step, f32.
-    pub(crate) dt_bias: Array,
+    pub(crate) dt_bias: Param,
     /// `[v_dim]`.
-    pub(crate) norm: Array,
+    pub(crate) norm: Param,
 }
 
 /// What delta attention's recurrence takes of the projections.
@@ -69,28 +70,26 @@ pub(crate) struct WkvRows<'a> {
 /// Weights of RWKV-7's recurrence, `[heads, head_dim]` f32 each.
 pub(crate) struct WkvWeights {
     /// Of keys that are removed.
-    pub(crate) k_k: Array,
+    pub(crate) k_k: Param,
     /// Of keys that are written.
-    pub(crate) k_a: Array,
+    pub(crate) k_a: Param,
     /// Of the bonus.
-    pub(crate) r_k: Array,
+    pub(crate) r_k: Param,
     /// Weight and bias.
-    pub(crate) norm: [Array; 2],
+    pub(crate) norm: [Param; 2],
 }
 
-impl WkvWeights {
-    pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
-        [&self.k_k, &self.k_a, &self.r_k].into_iter().chain(&self.norm)
-    }
-}
+impl WkvWeights {}
 
 impl CausalConv {
     /// One convolution over the channels of several, end to end; all have a bias, or none.
     pub(crate) fn join(parts: Vec<Self>) -> mlx::Result<Self> {
-        let weights: Vec<&Array> = parts.iter().map(|part| &part.weight).collect();
-        let biases: Vec<&Array> = parts.iter().filter_map(|part| part.bias.as_ref()).collect();
-        let bias = if biases.is_empty() { None } else { Some(mlx::concatenate(&biases, -1)?) };
-        Ok(Self { weight: mlx::concatenate(&weights, -1)?, bias })
+        let first = parts.first().ok_or_else(|| mlx::Error::new("a convolution to join"))?;
+        let weights: Vec<&Array> = parts.iter().map(|part| &*part.weight).collect();
+        let biases: Vec<&Array> = parts.iter().filter_map(|part| part.bias.as_deref()).collect();
+        let joined = |parts: &[&Array]| first.weight.map(|_| mlx::concatenate(parts, -1));
+        let bias = if biases.is_empty() { None } else { Some(joined(&biases)?) };
+        Ok(Self { weight: joined(&weights)?, bias })
     }
 
     /// `x`: `[n, len, channels]` f32, after `before`, `[n, conv_kernel_size − 1, channels]` → as many rows of the
@@ -99,7 +98,7 @@ impl CausalConv {
         let [count, len, channels] = x.dims()?;
         let size = self.weight.dim(0)?;
         let joined = mlx::concatenate(&[before, x], 1)?;
-        let mut sum: Option<Array> = self.bias.clone();
+        let mut sum: Option<Array> = self.bias.as_deref().cloned();
         for tap in 0..size {
             let weight = self.weight.slice(&[tap, 0], &[tap + 1, channels])?;
             let term = joined.slice(&[0, tap, 0], &[count, tap + len, channels])? * weight;
@@ -110,9 +109,5 @@ impl CausalConv {
         }
         let sum = sum.ok_or_else(|| mlx::Error::new("a convolution has a kernel"))?;
         Ok((sum, joined.slice(&[0, len, 0], &[count, len + size - 1, channels])?))
-    }
-
-    pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
-        [&self.weight].into_iter().chain(&self.bias)
     }
 }

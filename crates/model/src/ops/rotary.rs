@@ -5,22 +5,23 @@
 use mlx::{Array, Dtype, fast};
 
 use crate::forward::{ForwardContext, SequenceLengths};
+use crate::params::{Param, Params};
 use crate::{Rope, RotaryPairing, RotarySections};
 
 /// A rotation with its frequencies.
 pub(crate) struct Rotation {
     pub(crate) rope: Rope,
     /// Radians per position, `[dims / 2]` f32; `None` when they depend on the sequence.
-    pub(crate) radians: Option<Array>,
+    pub(crate) radians: Option<Param>,
     pub(crate) magnitude: f32,
     /// What MLX's kernel takes: positions per radian, `[dims / 2]` f32.
-    inverse: Option<Array>,
+    inverse: Option<Param>,
     /// Which of a row's positions in time, height and width each pair turns by, `[dims / 2]` i32; `None` for one position.
-    pub(crate) axes: Option<Array>,
+    pub(crate) axes: Option<Param>,
 }
 
 impl Rotation {
-    pub(crate) fn new(rope: &Rope) -> mlx::Result<Self> {
+    pub(crate) fn new(rope: &Rope, params: &Params) -> mlx::Result<Self> {
         if rope.depends_on_length() {
             return Ok(Self { rope: rope.clone(), radians: None, magnitude: 1.0, inverse: None, axes: None });
         }
@@ -29,24 +30,20 @@ impl Rotation {
         // A product of MLX's, so that a GPU has them in its own memory.
         let radians = Array::from_slice(&frequencies.radians, &pairs)? * 1.0;
         let inverse: Vec<f32> = frequencies.radians.iter().map(|radians| 1.0 / radians).collect();
-        let inverse = Some(Array::from_slice(&inverse, &pairs)?);
-        let of_pairs = |sections: RotarySections| -> mlx::Result<Array> {
+        let inverse = Some(params.hold(Array::from_slice(&inverse, &pairs)?));
+        let of_pairs = |sections: RotarySections| -> mlx::Result<Param> {
             let axes = sections.axes(rope.dims / 2).into_iter().map(|axis| axis as i32);
-            Ok(Array::from_slice(&axes.collect::<Vec<_>>(), &pairs)? * 1)
+            Ok(params.hold(Array::from_slice(&axes.collect::<Vec<_>>(), &pairs)? * 1))
         };
         let axes = rope.sections.map(of_pairs).transpose()?;
         let magnitude = frequencies.magnitude;
-        Ok(Self { rope: rope.clone(), radians: Some(radians), magnitude, inverse, axes })
-    }
-
-    /// Frequencies, where they do not depend on the sequence.
-    pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
-        self.radians.iter().chain(&self.inverse).chain(&self.axes)
+        let radians = Some(params.hold(radians));
+        Ok(Self { rope: rope.clone(), radians, magnitude, inverse, axes })
     }
 
     /// This rotation the other way round, where it does not depend on the sequence.
     pub(crate) fn reversed(&self) -> mlx::Result<Self> {
-        let negative = |part: &Option<Array>| part.as_ref().map(Array::negative).transpose();
+        let negative = |part: &Option<Param>| part.as_ref().map(|part| part.map(Array::negative)).transpose();
         let (radians, inverse) = (negative(&self.radians)?, negative(&self.inverse)?);
         let (rope, axes) = (self.rope.clone(), self.axes.clone());
         Ok(Self { rope, radians, magnitude: 1.0 / self.magnitude, inverse, axes })
@@ -66,7 +63,7 @@ impl Rotation {
             traditional: self.rope.pairs == RotaryPairing::Interleaved,
             base: None,
             scale: 1.0,
-            freqs: Some(inverse.clone()),
+            freqs: Some(Array::clone(inverse)),
         };
         let rotated = kernel.apply_rows(&x.expand_dims(&[2])?, positions)?.squeeze(&[2])?;
         if self.magnitude == 1.0 {

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use mlx::device::{self, Backend, Device};
 use mlx::{Array, Dtype, QuantMode, Quantized, Transpose};
 
+use crate::params::Held;
+
 /// `[out, in]`, or `[experts, out, in]`.
 #[derive(Clone)]
 pub(crate) enum Weight {
@@ -12,8 +14,8 @@ pub(crate) enum Weight {
     Packed(Quantized),
 }
 
-impl Weight {
-    pub(crate) fn arrays(&self) -> Vec<&Array> {
+impl Held for Weight {
+    fn arrays(&self) -> Vec<&Array> {
         match self {
             Self::Dense(weight) => vec![weight],
             Self::Packed(packed) => {
@@ -21,7 +23,9 @@ impl Weight {
             }
         }
     }
+}
 
+impl Weight {
     /// Outputs of a matrix, or of each expert's.
     pub(crate) fn outputs(&self) -> mlx::Result<i32> {
         match self {

@@ -11,6 +11,7 @@ use crate::blocks::{
     AdaptedWeight, Adapters, Embedding, ExpertLinear, HadamardRotation, LIMITS, Limits, Linear, NormBlock,
 };
 use crate::ops::{CausalConv, Ops, Weight};
+use crate::params::{Param, Params};
 use crate::{
     Blueprint, Head, Kernels, LoadError, Manifest, Norm, Pattern, Quantization, WeightRewrite, Weights,
 };
@@ -26,6 +27,7 @@ pub(crate) struct Store {
     /// Blocks of rotations, by module.
     rotated: BTreeMap<String, usize>,
     adapters: Rc<Adapters>,
+    params: Params,
 }
 
 impl Store {
@@ -52,6 +54,7 @@ impl Store {
             hidden,
             rotated,
             adapters,
+            params: Params::default(),
         })
     }
 
@@ -74,6 +77,7 @@ impl Store {
             hidden,
             rotated: BTreeMap::new(),
             adapters: Rc::default(),
+            params: Params::default(),
         }
     }
 
@@ -89,10 +93,7 @@ impl Store {
 
     /// A linear layer at `path`: dense or packed.
     pub(crate) fn linear(&mut self, path: &str) -> Result<Linear, LoadError> {
-        let bias = self.take_any(&format!("{path}.bias"));
-        let bias = bias.map(|bias| self.cast(bias)).transpose()?;
-        let weight = self.take(&format!("{path}.weight"))?;
-        let weight = self.weight(path, weight)?;
+        let (weight, bias) = self.weight_and_bias(path)?;
         let weight = AdaptedWeight::new(self.ops(), weight, &self.adapters, path)?;
         Ok(Linear::new(weight, bias).rotated(self.rotation(path)?)?.limited(self.limits(path)?))
     }
@@ -123,23 +124,30 @@ impl Store {
 
     /// Stacked experts at `path`: dense or packed.
     pub(crate) fn expert_linear(&mut self, path: &str) -> Result<ExpertLinear, LoadError> {
+        let (weight, bias) = self.weight_and_bias(path)?;
+        Ok(ExpertLinear::new(AdaptedWeight::new(self.ops(), weight, &self.adapters, path)?, bias))
+    }
+
+    fn weight_and_bias(&mut self, path: &str) -> Result<(Param<Weight>, Option<Param>), LoadError> {
         let bias = self.take_any(&format!("{path}.bias"));
         let bias = bias.map(|bias| self.cast(bias)).transpose()?;
         let weight = self.take(&format!("{path}.weight"))?;
         let weight = self.weight(path, weight)?;
-        Ok(ExpertLinear::new(AdaptedWeight::new(self.ops(), weight, &self.adapters, path)?, bias))
+        Ok((self.params.hold(weight), bias.map(|bias| self.params.hold(bias))))
     }
 
     /// A linear layer for each head at `path`: dense or packed.
-    pub(crate) fn head_linear(&mut self, path: &str) -> Result<Weight, LoadError> {
+    pub(crate) fn head_linear(&mut self, path: &str) -> Result<Param<Weight>, LoadError> {
         let weight = self.take(&format!("{path}.weight"))?;
         let weight = self.cast_float(weight)?;
-        self.weight(path, weight)
+        let weight = self.weight(path, weight)?;
+        Ok(self.params.hold(weight))
     }
 
     /// A tensor of a recurrence, in float32 like its state.
-    pub(crate) fn float(&mut self, name: &str) -> Result<Array, LoadError> {
-        Ok(self.unpacked(name, Dtype::F32)?.astype(Dtype::F32)?)
+    pub(crate) fn float(&mut self, name: &str) -> Result<Param, LoadError> {
+        let tensor = self.unpacked(name, Dtype::F32)?.astype(Dtype::F32)?;
+        Ok(self.params.hold(tensor))
     }
 
     /// A tensor whose numbers are read one by one: unpacked to `dtype` if the checkpoint has packed it, else as stored.
@@ -154,19 +162,21 @@ impl Store {
 
     /// A depthwise convolution at `path`: weights `[conv_kernel_size, channels]` and perhaps a bias `[channels]`, float32.
     pub(crate) fn conv(&mut self, path: &str) -> Result<CausalConv, LoadError> {
-        let weight = self.float(&format!("{path}.weight"))?.squeeze(&[2])?.t()?.contiguous()?;
+        let weight = self.float(&format!("{path}.weight"))?;
+        let weight = weight.map(|weight| weight.squeeze(&[2])?.t()?.contiguous())?;
         let bias = self.take_any(&format!("{path}.bias"));
-        Ok(CausalConv { weight, bias: bias.map(|bias| bias.astype(Dtype::F32)).transpose()? })
+        let bias = bias.map(|bias| bias.astype(Dtype::F32)).transpose()?;
+        Ok(CausalConv { weight, bias: bias.map(|bias| self.params.hold(bias)) })
     }
 
     /// A small tensor in the dtype of activations.
-    pub(crate) fn vector(&mut self, name: &str) -> Result<Array, LoadError> {
+    pub(crate) fn vector(&mut self, name: &str) -> Result<Param, LoadError> {
         let tensor = self.unpacked(name, self.activations)?;
-        self.cast(tensor)
+        Ok(self.params.hold(self.cast(tensor)?))
     }
 
     /// A table that rows are taken from, as floats in the dtype of activations.
-    pub(crate) fn table(&mut self, path: &str) -> Result<Array, LoadError> {
+    pub(crate) fn table(&mut self, path: &str) -> Result<Param, LoadError> {
         self.vector(&format!("{path}.weight"))
     }
 
@@ -176,9 +186,7 @@ impl Store {
             Norm::Rms { .. } | Norm::ScaledRms { .. } | Norm::Layer { .. } | Norm::Gain => {
                 self.vector(&format!("{path}.weight"))?
             }
-            Norm::RmsUnweighted { .. } | Norm::LayerUnweighted { .. } => {
-                Array::ones(&[width as i32], self.activations)?
-            }
+            Norm::RmsUnweighted { .. } | Norm::LayerUnweighted { .. } => self.ones(width)?,
         };
         Ok(match norm {
             Norm::Rms { eps } | Norm::RmsUnweighted { eps } => NormBlock::rms(self.ops(), weight, eps),
@@ -186,16 +194,20 @@ impl Store {
                 NormBlock::layer(self.ops(), weight, None, eps)
             }
             Norm::Gain => NormBlock::gain(self.ops(), weight),
-            Norm::ScaledRms { eps } => NormBlock::scaled_rms(
-                self.ops(),
-                weight,
-                Array::ones(&[width as i32], self.activations)?,
-                eps,
-            ),
+            Norm::ScaledRms { eps } => NormBlock::scaled_rms(self.ops(), weight, self.ones(width)?, eps),
             Norm::Layer { eps, bias: true } => {
                 NormBlock::layer(self.ops(), weight, Some(self.vector(&format!("{path}.bias"))?), eps)
             }
         })
+    }
+
+    fn ones(&self, width: usize) -> mlx::Result<Param> {
+        Ok(self.params.hold(Array::ones(&[width as i32], self.activations)?))
+    }
+
+    /// The list of what it gives out, which also takes what layers compute of their own.
+    pub(crate) fn params(&self) -> &Params {
+        &self.params
     }
 
     /// Width of the residual stream.

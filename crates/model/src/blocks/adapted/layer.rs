@@ -8,11 +8,12 @@ use std::cell::{Ref, RefCell};
 use mlx::{Array, Dtype};
 
 use crate::ops::{LowRankPart, LowRankStack, Ops, Weight};
+use crate::params::Param;
 use crate::weights::LowRank;
 
 /// A layer's weight `[out, in]` or `[experts, out, in]`, and the matrices of the adapters that are loaded beside it.
 pub(crate) struct AdaptedLayer {
-    pub(super) weight: Weight,
+    pub(super) weight: Param<Weight>,
     /// Matrices of the weight, and of each adapter: one, or one for each expert.
     pub(super) matrices: i32,
     /// Which compute with the stack, and say how it is stored.
@@ -33,7 +34,7 @@ pub(super) struct Part {
     /// How many of them are computed here.
     pub(super) outputs: i32,
     /// Which, `[outputs]` i32; `None` for all, in their order.
-    pub(super) rows: Option<Array>,
+    pub(super) rows: Option<Param>,
 }
 
 /// What one adapter does to a weight.
@@ -45,7 +46,7 @@ struct Entry {
 }
 
 impl AdaptedLayer {
-    pub(super) fn new(ops: Ops, weight: Weight, parts: Vec<Part>) -> mlx::Result<Self> {
+    pub(super) fn new(ops: Ops, weight: Param<Weight>, parts: Vec<Part>) -> mlx::Result<Self> {
         let matrices = weight.matrices()?;
         Ok(Self { weight, matrices, ops, parts, stack: RefCell::default() })
     }

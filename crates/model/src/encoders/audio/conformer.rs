@@ -7,6 +7,7 @@ use super::manifest::{ATTENTION_NORMS, CONVOLUTION_NORMS_OF_LAYER, FEED_FORWARDS
 use super::relative::LocalAttentionBlock;
 use crate::blocks::{Linear, NormBlock};
 use crate::ops::Ops;
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{Activation, LoadError, Norm};
 
@@ -36,7 +37,7 @@ struct Convolution {
     norms: [NormBlock; 2],
     inner: Linear,
     /// `[kernel, hidden]`
-    weight: Array,
+    weight: Param,
     out: Linear,
 }
 
@@ -54,9 +55,7 @@ impl ConformerBlock {
             inner: store.linear(&format!("{path}.conv.in_proj"))?,
             weight: store
                 .vector(&format!("{path}.conv.depthwise.weight"))?
-                .squeeze(&[2])?
-                .t()?
-                .contiguous()?,
+                .map(|weight| weight.squeeze(&[2])?.t()?.contiguous())?,
             out: store.linear(&format!("{path}.conv.out_proj"))?,
         };
         let hidden = store.hidden();
@@ -71,12 +70,6 @@ impl ConformerBlock {
         let x = &x + after.forward(&self.attention.forward(&before.forward(&x)?)?)?;
         let x = self.convolution.added(&x)?;
         self.norm_out.forward(&second.added(&x)?)
-    }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        let feed_forwards = self.feed_forwards.iter().flat_map(FeedForward::arrays);
-        let norms = self.attention_norms.iter().chain([&self.norm_out]).flat_map(NormBlock::arrays);
-        feed_forwards.chain(norms).chain(self.attention.arrays()).chain(self.convolution.arrays()).collect()
     }
 }
 
@@ -103,11 +96,6 @@ impl FeedForward {
         let inner = self.ops.act(&self.up.forward(&before.forward(x)?)?, self.act)?;
         Ok(x + after.forward(&self.down.forward(&inner)?)? * self.residual)
     }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let norms = self.norms.iter().flat_map(NormBlock::arrays);
-        norms.chain(self.up.arrays()).chain(self.down.arrays()).collect()
-    }
 }
 
 impl Convolution {
@@ -128,11 +116,5 @@ impl Convolution {
         let sum = sum.ok_or_else(|| mlx::Error::new("a convolution reads at least one row"))?;
         let inner = self.ops.act(&after.forward(&sum)?, self.act)?;
         Ok(x + self.out.forward(&inner)?)
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let norms = self.norms.iter().flat_map(NormBlock::arrays);
-        let linears = self.inner.arrays().into_iter().chain(self.out.arrays());
-        norms.chain(linears).chain([&self.weight]).collect()
     }
 }

@@ -11,6 +11,7 @@ use crate::encoders::layer::{Group, LayerBlock};
 use crate::encoders::manifest::{CONNECTOR, POSITIONS};
 use crate::encoders::{Features, Grid, PatchOrder};
 use crate::ops::Ops;
+use crate::params::Param;
 use crate::{Error, KernelChoice, Kernels, LoadError, Quantization, Source, Weights};
 
 /// One window of sound.
@@ -28,7 +29,7 @@ pub struct AudioEncoder {
     dtype: Dtype,
     stem: StemBlock,
     /// `[count, hidden]`
-    positions: Option<Array>,
+    positions: Option<Param>,
     layers: Vec<LayerOf>,
     connector: Connector,
 }
@@ -65,7 +66,7 @@ impl AudioEncoder {
         let mut layers = Vec::with_capacity(blueprint.layers.len());
         for (number, layer) in blueprint.layers.iter().enumerate() {
             let layer = LayerOf::load(layer, &mut store, &format!("encoder.layers.{number}"))?;
-            mlx::eval(layer.arrays())?;
+            store.params().evaluate()?;
             layers.push(layer);
         }
         let connector = format!("encoder.{CONNECTOR}");
@@ -73,9 +74,7 @@ impl AudioEncoder {
         let (ops, dtype) = (store.ops(), store.activations());
         let encoder = Self { ops, dtype, stem, positions, layers, connector, blueprint };
         assert!(store.is_empty(), "the check left only what the blocks take");
-        mlx::eval(
-            encoder.stem.arrays().into_iter().chain(&encoder.positions).chain(encoder.connector.arrays()),
-        )?;
+        store.params().evaluate()?;
         Ok(encoder)
     }
 
@@ -170,12 +169,5 @@ impl LayerOf {
                 Self::Conformer(Box::new(ConformerBlock::load(layer, store, path)?))
             }
         })
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        match self {
-            Self::Transformer(layer) => layer.arrays(),
-            Self::Conformer(layer) => layer.arrays(),
-        }
     }
 }

@@ -5,6 +5,7 @@ use mlx::{Array, Dtype};
 use super::blueprint::PlaneNorm;
 use crate::LoadError;
 use crate::blocks::NormBlock;
+use crate::params::Param;
 use crate::weights::Store;
 
 /// A norm with its weights.
@@ -12,7 +13,7 @@ pub(super) enum PlaneNormBlock {
     Channels(NormBlock),
     /// `weight`: `[channels]`, float32.
     Cumulative {
-        weight: Array,
+        weight: Param,
         eps: f32,
     },
 }
@@ -37,13 +38,6 @@ impl PlaneNormBlock {
         match self {
             Self::Channels(norm) => norm.forward(x),
             Self::Cumulative { weight, eps } => cumulative(x, weight, *eps),
-        }
-    }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        match self {
-            Self::Channels(norm) => norm.arrays().collect(),
-            Self::Cumulative { weight, .. } => vec![weight],
         }
     }
 }

@@ -7,6 +7,7 @@ use mlx::{Array, Dtype};
 use super::blueprint::LocalAttention;
 use crate::LoadError;
 use crate::blocks::Linear;
+use crate::params::Param;
 use crate::weights::Store;
 
 /// Longest wavelength of the positions' sines, over 2π.
@@ -22,10 +23,10 @@ pub(super) struct LocalAttentionBlock {
     inputs: [Linear; 3],
     out: Linear,
     /// `[head_dim]`, float32: what queries are multiplied by.
-    query_scale: Array,
+    query_scale: Param,
     /// Keys of the positions from the furthest in the past to the furthest in the future, `[heads, head_dim, positions]`,
     /// float32.
-    position_keys: Array,
+    position_keys: Param,
 }
 
 impl LocalAttentionBlock {
@@ -35,12 +36,13 @@ impl LocalAttentionBlock {
         let mut linear = |name: &str| store.linear(&format!("{path}.{name}"));
         let inputs = [linear("q_proj")?, linear("k_proj")?, linear("v_proj")?];
         let (out, relative) = (linear("o_proj")?, linear("relative_k_proj")?);
-        let learned = store.float(&format!("{path}.per_dim_scale"))?.softplus()?;
-        let query_scale = learned * ((head_dim as f32).powf(-0.5) / std::f32::consts::LN_2);
+        let scale = (head_dim as f32).powf(-0.5) / std::f32::consts::LN_2;
+        let learned = store.float(&format!("{path}.per_dim_scale"))?;
+        let query_scale = learned.map(|learned| Ok(learned.softplus()? * scale))?;
         let sines = sines(&spec, hidden)?.astype(store.activations())?;
         let shape = [-1, spec.heads as i32, head_dim as i32];
         let keys = relative.forward(&sines)?.astype(Dtype::F32)?.reshape(&shape)?;
-        let position_keys = keys.transpose(&[1, 2, 0])?.contiguous()?;
+        let position_keys = store.params().hold(keys.transpose(&[1, 2, 0])?.contiguous()?);
         Ok(Self { spec, inputs, out, query_scale, position_keys })
     }
 
@@ -117,11 +119,6 @@ impl LocalAttentionBlock {
             }
         }
         Array::from_slice(&seen, &[chunks, 1, chunk, context])
-    }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        let linears = self.inputs.iter().chain([&self.out]).flat_map(Linear::arrays);
-        linears.chain([&self.query_scale, &self.position_keys]).collect()
     }
 }
 

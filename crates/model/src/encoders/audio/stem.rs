@@ -7,6 +7,7 @@ use super::manifest::{CONVOLUTION_NORMS, CONVOLUTIONS, KERNEL, STEM_LINEAR};
 use super::plane_norm::PlaneNormBlock;
 use crate::blocks::Linear;
 use crate::ops::{ConvolutionCall, Ops};
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{Activation, LoadError};
 
@@ -15,12 +16,12 @@ pub(super) enum StemBlock {
     Frames {
         ops: Ops,
         act: Activation,
-        convolutions: [(Array, Array); 2],
+        convolutions: [(Param, Param); 2],
     },
     Planes {
         ops: Ops,
         padding: FramePadding,
-        convolutions: Box<[(Array, PlaneNormBlock); 2]>,
+        convolutions: Box<[(Param, PlaneNormBlock); 2]>,
         linear: Linear,
     },
 }
@@ -78,20 +79,6 @@ impl StemBlock {
                 }
                 let [_, rows, bands, channels] = x.dims()?;
                 linear.forward(&x.reshape(&[rows, bands * channels])?)
-            }
-        }
-    }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        match self {
-            Self::Frames { convolutions, .. } => {
-                convolutions.iter().flat_map(|(weight, bias)| [weight, bias]).collect()
-            }
-            Self::Planes { convolutions, linear, .. } => {
-                let norms = convolutions
-                    .iter()
-                    .flat_map(|(weight, norm)| std::iter::once(weight).chain(norm.arrays()));
-                norms.chain(linear.arrays()).collect()
             }
         }
     }

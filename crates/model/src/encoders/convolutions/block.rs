@@ -7,6 +7,7 @@ use super::map::{Convolution, Normed, Product};
 use crate::blocks::{Linear, NormBlock};
 use crate::encoders::layer::attention;
 use crate::ops::Ops;
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{Activation, LoadError, Norm};
 
@@ -18,7 +19,7 @@ pub(super) struct BlockOf {
     adds_input: bool,
     parts: Parts,
     /// Factors of what comes out, `[channels]`.
-    scale: Option<Array>,
+    scale: Option<Param>,
 }
 
 enum Parts {
@@ -66,14 +67,6 @@ impl BlockOf {
             None => made,
         };
         Ok(if self.adds_input { x + made } else { made })
-    }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        let parts: Vec<&Array> = match &self.parts {
-            Parts::Chain(parts) => parts.iter().flat_map(Normed::arrays).collect(),
-            Parts::Attention(attention) => attention.arrays(),
-        };
-        parts.into_iter().chain(&self.scale).collect()
     }
 }
 
@@ -195,11 +188,6 @@ impl SharedAttention {
         let seen = attention(&self.ops, [&query, &key, &value], scale, QUERIES_MAX)?;
         self.out.forward(&seen.reshape(&[count, height, width, inner])?)
     }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let linears = self.query.arrays().into_iter().chain(self.out.arrays());
-        linears.chain(self.norm.arrays()).chain(self.key.arrays()).chain(self.value.arrays()).collect()
-    }
 }
 
 impl Keys {
@@ -212,11 +200,5 @@ impl Keys {
         let made = self.linear.forward(&fewer)?;
         let [count, height, width, head_dim] = made.dims()?;
         made.reshape(&[count, 1, height * width, head_dim])
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let fewer =
-            self.fewer.iter().flat_map(|(convolution, norm)| convolution.arrays().chain(norm.arrays()));
-        fewer.chain(self.linear.arrays()).collect()
     }
 }

@@ -49,11 +49,6 @@ impl FusionBlock {
         let squares = x.reshape(&[count, side, height / side, side, width / side, channels])?;
         squares.mean(&[2, 4])
     }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        let linears = self.expansion.arrays().into_iter().chain(self.projection.arrays());
-        linears.chain(self.norm.arrays()).collect()
-    }
 }
 
 /// A map with places repeated, so that it has this height and width.

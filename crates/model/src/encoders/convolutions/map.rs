@@ -4,6 +4,7 @@ use mlx::Array;
 
 use crate::blocks::{Linear, NormBlock};
 use crate::ops::{ConvolutionCall, Ops};
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{Activation, LoadError, Norm};
 
@@ -12,8 +13,8 @@ use crate::{Activation, LoadError, Norm};
 pub(super) struct Convolution {
     ops: Ops,
     /// `[out, kernel, kernel, in / groups]`
-    weight: Array,
-    bias: Option<Array>,
+    weight: Param,
+    bias: Option<Param>,
     stride: i32,
     groups: i32,
 }
@@ -47,10 +48,6 @@ impl Convolution {
             Some(bias) => made + bias,
             None => made,
         })
-    }
-
-    pub(super) fn arrays(&self) -> impl Iterator<Item = &Array> {
-        std::iter::once(&self.weight).chain(&self.bias)
     }
 }
 
@@ -96,14 +93,6 @@ impl Normed {
             Some(act) => self.ops.act(&normed, act),
             None => Ok(normed),
         }
-    }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        let product = match &self.product {
-            Product::Convolution(convolution) => convolution.arrays().collect(),
-            Product::Linear(linear) => linear.arrays(),
-        };
-        product.into_iter().chain(self.norm.arrays()).collect()
     }
 }
 

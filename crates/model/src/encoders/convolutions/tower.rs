@@ -33,13 +33,13 @@ impl TowerBlock {
             for (index, block) in stage.iter().enumerate() {
                 let path = format!("encoder.blocks.{number}.{index}");
                 let block = BlockOf::load(block, tower, store, &path)?;
-                mlx::eval(block.arrays())?;
+                store.params().evaluate()?;
                 blocks.push(block);
             }
             stages.push(blocks);
         }
         let fusion = FusionBlock::load(tower, store, "encoder.msfa")?;
-        mlx::eval(stem.arrays().into_iter().chain(fusion.arrays()))?;
+        store.params().evaluate()?;
         Ok(Self { stem, stages, fusion, fused: tower.fusion.stages.clone(), side: tower.fusion.side })
     }
 
@@ -66,10 +66,5 @@ impl TowerBlock {
         }
         let grid = Grid { count: count as usize, rows: self.side, columns: self.side };
         Ok((self.fusion.forward(&maps)?, grid))
-    }
-
-    pub(in crate::encoders) fn arrays(&self) -> Vec<&Array> {
-        let blocks = self.stages.iter().flatten().flat_map(BlockOf::arrays);
-        self.stem.arrays().into_iter().chain(blocks).chain(self.fusion.arrays()).collect()
     }
 }

@@ -10,8 +10,4 @@ impl MixerBlock for Absent {
     fn forward(&self, _x: &Array, _layer: LayerContext) -> mlx::Result<Array> {
         Err(mlx::Error::new("a layer without a mixer has a norm placement without one"))
     }
-
-    fn arrays(&self) -> Vec<&Array> {
-        Vec::new()
-    }
 }

@@ -12,6 +12,7 @@ use super::{Attention, AttentionSpan, KeySource, OutNorm};
 use crate::blocks::{Fused, Linear, MixerBlock, NormBlock};
 use crate::forward::ForwardContext;
 use crate::ops::{AttentionCall, GpuFusions, KeyFilter, LayerContext, Ops, Rotation, clipped};
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{LoadError, Position};
 
@@ -27,9 +28,9 @@ pub(crate) struct AttentionBlock {
     gate: Option<GateBlock>,
     out_norm: Option<NormBlock>,
     /// `[heads]`
-    query_gain: Option<Array>,
+    query_gain: Option<Param>,
     /// `[heads]`
-    sinks: Option<Array>,
+    sinks: Option<Param>,
 }
 
 impl AttentionBlock {
@@ -45,7 +46,7 @@ impl AttentionBlock {
         let (q, gate) = GateBlock::load(spec, q, store, path)?;
         let norm = spec.qk_norm.map(|norm| QkNormBlock::load(norm, spec.has_keys(), store, path));
         let rotation = match &spec.position {
-            Position::Rope(rope) => Some(Rotation::new(rope)?),
+            Position::Rope(rope) => Some(Rotation::new(rope, store.params())?),
             Position::None => None,
         };
         let sinks = spec.sink_logits.then(|| store.vector(&format!("{path}.sinks"))).transpose()?;
@@ -119,7 +120,7 @@ impl AttentionBlock {
             value_norm,
             rotation: in_kernels,
             gpu_fusions,
-            sinks: self.sinks.as_ref(),
+            sinks: self.sinks.as_deref(),
             filter,
             layer,
         })?;
@@ -143,7 +144,7 @@ impl AttentionBlock {
 
     fn preparation<'a>(&'a self, spec: &'a Attention, rotation: Option<&'a Rotation>) -> Preparation<'a> {
         let norm = self.qk_norm.as_ref();
-        let (rounding, gain) = (self.rounding.as_ref(), self.query_gain.as_ref());
+        let (rounding, gain) = (self.rounding.as_ref(), self.query_gain.as_deref());
         Preparation { spec, ops: &self.ops, norm, rotation, rounding, gain }
     }
 
@@ -174,23 +175,6 @@ impl MixerBlock for AttentionBlock {
     fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
         let attended = self.attended(&self.spec, self.project(x)?, None, layer)?;
         self.output(x, attended)
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let norms = self.qk_norm.iter().flat_map(QkNormBlock::arrays);
-        let gate = self.gate.iter().flat_map(GateBlock::arrays);
-        let rotation = self.rotation.iter().flat_map(Rotation::arrays);
-        let linears = self.qkv.arrays().into_iter().chain(self.out.arrays());
-        let rounding = self.rounding.iter().flat_map(Rounding::arrays);
-        let norms = norms.chain(self.out_norm.iter().flat_map(NormBlock::arrays));
-        linears
-            .chain(norms)
-            .chain(gate)
-            .chain(rotation)
-            .chain(rounding)
-            .chain(&self.query_gain)
-            .chain(&self.sinks)
-            .collect()
     }
 
     fn set_span(&mut self, span: AttentionSpan) {

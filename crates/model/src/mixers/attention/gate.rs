@@ -47,10 +47,6 @@ impl GateBlock {
         let OutputGate::PerHead(act) = self.kind else { return ops.sigmoid_gate(&gate, attended) };
         ops.head_gate(&gate, attended, act)
     }
-
-    pub(in crate::mixers) fn arrays(&self) -> Vec<&Array> {
-        self.projection.arrays()
-    }
 }
 
 /// A query projection that yields a query and a gate for each head in turn, apart.

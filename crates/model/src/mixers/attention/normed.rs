@@ -4,6 +4,7 @@ use mlx::{Array, fast};
 
 use super::{NormAt, NormOver, QkNorm};
 use crate::ops::HeadNorm;
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{LoadError, Norm};
 
@@ -16,8 +17,8 @@ pub(super) struct QkNormBlock {
 
 /// Absent where the norm has none, or the layer no keys.
 struct HeadWeights {
-    weight: Option<Array>,
-    bias: Option<Array>,
+    weight: Option<Param>,
+    bias: Option<Param>,
 }
 
 impl HeadWeights {
@@ -30,10 +31,6 @@ impl HeadWeights {
         let has_bias = matches!(spec.norm, Norm::Layer { bias: true, .. }) && spec.over != NormOver::EachHead;
         let has_weight = matches!(spec.norm, Norm::Rms { .. } | Norm::Layer { .. });
         Ok(Self { weight: part("weight", has_weight)?, bias: part("bias", has_bias)? })
-    }
-
-    fn arrays(&self) -> impl Iterator<Item = &Array> {
-        self.weight.iter().chain(&self.bias)
     }
 }
 
@@ -55,9 +52,9 @@ impl QkNormBlock {
     /// As kernels take it.
     pub(super) fn in_kernels(&self) -> Option<[HeadNorm<'_>; 2]> {
         let eps = self.spec.in_kernels()?;
-        let q = self.queries.weight.as_ref()?;
+        let q = self.queries.weight.as_deref()?;
         // A layer without keys reads the second of two weights nowhere.
-        let k = self.keys.weight.as_ref().unwrap_or(q);
+        let k = self.keys.weight.as_deref().unwrap_or(q);
         Some([q, k].map(|weight| HeadNorm { weight, eps }))
     }
 
@@ -65,7 +62,7 @@ impl QkNormBlock {
     pub(super) fn of_all_heads(&self) -> Option<([&Array; 2], f32)> {
         match self.spec {
             QkNorm { norm: Norm::Rms { eps }, over: NormOver::AllHeads, .. } => {
-                Some(([self.queries.weight.as_ref()?, self.keys.weight.as_ref()?], eps))
+                Some(([self.queries.weight.as_deref()?, self.keys.weight.as_deref()?], eps))
             }
             _ => None,
         }
@@ -86,24 +83,20 @@ impl QkNormBlock {
         let normed = |x: &Array, weight: Option<&Array>| match self.spec.norm {
             Norm::Rms { eps } | Norm::RmsUnweighted { eps } => fast::rms_norm(x, weight, eps),
             Norm::Layer { eps, .. } | Norm::LayerUnweighted { eps } => {
-                fast::layer_norm(x, weight, bias.as_ref(), eps)
+                fast::layer_norm(x, weight, bias.as_deref(), eps)
             }
             Norm::ScaledRms { .. } | Norm::Gain => Err(mlx::Error::new("a norm of queries and keys")),
         };
         match self.spec.over {
-            NormOver::Head => normed(x, weight.as_ref()),
+            NormOver::Head => normed(x, weight.as_deref()),
             NormOver::EachHead => {
                 let unweighted = normed(x, None)?;
-                Ok(weight.as_ref().map_or(unweighted.clone(), |weight| unweighted * weight))
+                Ok(weight.as_deref().map_or(unweighted.clone(), |weight| unweighted * weight))
             }
             NormOver::AllHeads => {
                 let [rows, heads, dim] = x.dims()?;
-                normed(&x.reshape(&[rows, heads * dim])?, weight.as_ref())?.reshape(&[rows, heads, dim])
+                normed(&x.reshape(&[rows, heads * dim])?, weight.as_deref())?.reshape(&[rows, heads, dim])
             }
         }
-    }
-
-    pub(super) fn arrays(&self) -> impl Iterator<Item = &Array> {
-        self.queries.arrays().chain(self.keys.arrays())
     }
 }

@@ -9,6 +9,7 @@ use super::{Attention, KeySource, NormAt, QkNorm, Temperature};
 use crate::LoadError;
 use crate::forward::ForwardContext;
 use crate::ops::{GpuFusions, Ops, Rotation};
+use crate::params::Param;
 use crate::weights::Store;
 
 impl Attention {
@@ -159,18 +160,14 @@ impl Preparation<'_> {
 
 /// Scales of keys and of values that are rounded as if they were stored in 8 bits, `[]` f32.
 pub(super) struct Rounding {
-    keys: Array,
-    values: Array,
+    keys: Param,
+    values: Param,
 }
 
 impl Rounding {
     pub(super) fn load(store: &mut Store, path: &str) -> Result<Self, LoadError> {
         let mut scale = |name: &str| store.float(&format!("{path}.{name}"));
         Ok(Self { keys: scale("quant_key_scale")?, values: scale("quant_value_scale")? })
-    }
-
-    pub(super) fn arrays(&self) -> [&Array; 2] {
-        [&self.keys, &self.values]
     }
 }
 

@@ -128,10 +128,4 @@ impl CompressorBlock {
             Ok((pooled, [last, other.clone()]))
         })
     }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        let linears = [&self.latent].into_iter().chain(&self.gate);
-        let key = self.key.iter().flat_map(|(linear, norm)| linear.arrays().into_iter().chain(norm.arrays()));
-        linears.flat_map(Linear::arrays).chain(self.norm.arrays()).chain(key).collect()
-    }
 }

@@ -11,6 +11,7 @@ use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::forward::{Gather, KeyChoice};
 use crate::mixers::written_rows::WrittenRows;
 use crate::ops::{LayerContext, Rotation, Weight};
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{LoadError, Norm};
 
@@ -23,10 +24,10 @@ pub(crate) struct CompressedBlock {
     latent: Linear,
     latent_norm: NormBlock,
     /// A matrix for each group of heads.
-    out_groups: Weight,
+    out_groups: Param<Weight>,
     out: Linear,
     /// `[heads]` f32
-    sinks: Array,
+    sinks: Param,
     rotation: Rotation,
     back: Rotation,
     compressor: Option<CompressorBlock>,
@@ -44,7 +45,7 @@ impl CompressedBlock {
     pub(crate) fn load(spec: &CompressedAttention, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         let norm = Norm::Rms { eps: spec.norm_eps };
         let at = |name: &str| format!("{path}.{name}");
-        let rotation = Rotation::new(&spec.rope)?;
+        let rotation = Rotation::new(&spec.rope, store.params())?;
         Ok(Self {
             narrow: store.linear(&at("q_a_proj"))?,
             narrow_norm: store.norm(&at("q_a_norm"), norm, spec.query_dim)?,
@@ -143,20 +144,5 @@ impl MixerBlock for CompressedBlock {
         let attended = window.in_order(&attended)?.reshape(&[rows, heads, width])?;
         let turned_back = Tail { rotation: &self.back, positions }.rotated(&attended, &layer)?;
         self.output(&turned_back.astype(x.dtype()?)?)
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let linears = [&self.narrow, &self.queries, &self.latent, &self.out].into_iter();
-        let norms = [&self.narrow_norm, &self.latent_norm].into_iter().flat_map(NormBlock::arrays);
-        let rotations = [&self.rotation, &self.back].into_iter().flat_map(Rotation::arrays);
-        linears
-            .flat_map(Linear::arrays)
-            .chain(norms)
-            .chain(self.out_groups.arrays())
-            .chain([&self.sinks])
-            .chain(rotations)
-            .chain(self.compressor.iter().flat_map(CompressorBlock::arrays))
-            .chain(self.indexer.iter().flat_map(EntryIndexerBlock::arrays))
-            .collect()
     }
 }

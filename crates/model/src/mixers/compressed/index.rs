@@ -104,10 +104,6 @@ impl EntryIndexerBlock {
         };
         Ok(KeyChoice { chosen, candidates })
     }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        [&self.queries, &self.weights].into_iter().flat_map(Linear::arrays).collect()
-    }
 }
 
 /// `true` at the entries of a row's best blocks, its newest one among them: that one is rarely whole, so that an older one

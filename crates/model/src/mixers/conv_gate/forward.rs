@@ -58,9 +58,4 @@ impl MixerBlock for ConvGateBlock {
         let [k, v] = parts.as_slice() else { return Err(mlx::Error::new("keys and values")) };
         self.out.forward(&((q * k).sigmoid()? * v).reshape(&[rows, heads * dim])?)
     }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let linears = self.projections.iter().chain([&self.out]).flat_map(Linear::arrays);
-        linears.chain(self.norms.iter().flat_map(NormBlock::arrays)).chain(self.conv.arrays()).collect()
-    }
 }

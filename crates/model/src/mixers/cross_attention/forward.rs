@@ -103,9 +103,4 @@ impl MixerBlock for CrossAttentionBlock {
     fn attends_to_pictures(&self) -> bool {
         true
     }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let linears = [&self.q, &self.k, &self.v, &self.out].into_iter().flat_map(Linear::arrays);
-        linears.chain(self.norms.iter().flatten().flat_map(NormBlock::arrays)).collect()
-    }
 }

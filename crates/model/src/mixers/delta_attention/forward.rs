@@ -51,11 +51,4 @@ impl MixerBlock for DeltaAttentionBlock {
         let rows = DeltaRows { qkv: &qkv, steps: &steps, write: &write, gate: &gate };
         self.out.forward(&self.ops.delta_attention(&self.spec, &self.weights, &rows, layer)?)
     }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let GatedDeltaWeights { conv, a_log, dt_bias, norm } = &self.weights;
-        let projections = self.decay.arrays().into_iter().chain(self.gate.arrays());
-        let linears = self.qkv.arrays().into_iter().chain(self.write.arrays()).chain(self.out.arrays());
-        linears.chain(projections).chain(conv.arrays()).chain([a_log, dt_bias, norm]).collect()
-    }
 }

@@ -43,10 +43,4 @@ impl MixerBlock for GatedDeltaBlock {
         let y = self.ops.gated_delta(&self.spec, &self.weights, &projected, layer)?;
         self.out.forward(&y)
     }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let own = [&self.weights.a_log, &self.weights.dt_bias, &self.weights.norm];
-        let linears = self.input.arrays().into_iter().chain(self.out.arrays());
-        linears.chain(self.weights.conv.arrays()).chain(own).collect()
-    }
 }

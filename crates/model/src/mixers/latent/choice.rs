@@ -32,7 +32,7 @@ impl IndexerBlock {
             key: store.linear(&at("wk"))?,
             key_norm: store.norm(&at("k_norm"), NORM, spec.keys.width)?,
             weights: store.linear(&at("weights_proj"))?,
-            rotation: Rotation::new(&spec.rope)?,
+            rotation: Rotation::new(&spec.rope, store.params())?,
         })
     }
 
@@ -57,11 +57,6 @@ impl IndexerBlock {
             kept: self.spec.kept as i32,
             chosen: RefCell::default(),
         })
-    }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        let linears = [&self.queries, &self.key, &self.weights].into_iter().flat_map(Linear::arrays);
-        linears.chain(self.key_norm.arrays()).chain(self.rotation.arrays()).collect()
     }
 }
 

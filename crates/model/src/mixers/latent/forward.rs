@@ -8,6 +8,7 @@ use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::forward::ForwardContext;
 use crate::mixers::attention::GateBlock;
 use crate::ops::{KeyFilter, LatentCall, LatentWeights, LayerContext, Ops, Rotation, Weight};
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{LoadError, Norm, Position};
 
@@ -18,9 +19,9 @@ pub(crate) struct LatentBlock {
     queries: QueryBlock,
     latent: Linear,
     /// `[latent_dim]`
-    latent_norm: Array,
-    embed_q: Weight,
-    unembed_out: Weight,
+    latent_norm: Param,
+    embed_q: Param<Weight>,
+    unembed_out: Param<Weight>,
     rotation: Option<Rotation>,
     gate: Option<GateBlock>,
     out: Linear,
@@ -53,7 +54,7 @@ impl LatentBlock {
             })),
         };
         let rotation = match &spec.position {
-            Position::Rope(rope) => Some(Rotation::new(rope)?),
+            Position::Rope(rope) => Some(Rotation::new(rope, store.params())?),
             Position::None => None,
         };
         Ok(Self {
@@ -134,25 +135,5 @@ impl MixerBlock for LatentBlock {
             Some(gate) => self.out.forward(&gate.forward(&self.ops, x, &attended)?),
             None => self.out.forward(&attended),
         }
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let queries = match &self.queries {
-            QueryBlock::Direct(direct) => direct.arrays(),
-            QueryBlock::Narrow(narrow) => {
-                let NarrowQueries { down, norm, up } = narrow.as_ref();
-                down.arrays().into_iter().chain(norm.arrays()).chain(up.arrays()).collect()
-            }
-        };
-        let heads = self.embed_q.arrays().into_iter().chain(self.unembed_out.arrays());
-        let linears = self.latent.arrays().into_iter().chain([&self.latent_norm]).chain(self.out.arrays());
-        queries
-            .into_iter()
-            .chain(heads)
-            .chain(linears)
-            .chain(self.gate.iter().flat_map(GateBlock::arrays))
-            .chain(self.rotation.iter().flat_map(Rotation::arrays))
-            .chain(self.indexer.iter().flat_map(IndexerBlock::arrays))
-            .collect()
     }
 }

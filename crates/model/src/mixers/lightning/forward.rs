@@ -6,6 +6,7 @@ use super::Lightning;
 use crate::blocks::{Fused, Linear, MixerBlock, NormBlock};
 use crate::forward::ForwardContext;
 use crate::ops::{LayerContext, Rotation};
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{LoadError, Norm, Position};
 
@@ -19,10 +20,10 @@ pub(crate) struct LightningBlock {
     norms: Option<[NormBlock; 2]>,
     rotation: Option<Rotation>,
     /// `[heads, 1, 1]` f32.
-    slopes: Array,
+    slopes: Param,
     gate: Linear,
     /// `[heads · head_dim]` f32.
-    norm: Array,
+    norm: Param,
     out: Linear,
 }
 
@@ -33,14 +34,14 @@ impl LightningBlock {
         let mut norm = |name: &str| store.norm(&at(name), Norm::Rms { eps: spec.norm_eps }, spec.head_dim);
         let norms = if spec.qk_norm { Some([norm("q_norm")?, norm("k_norm")?]) } else { None };
         let rotation = match &spec.position {
-            Position::Rope(rope) => Some(Rotation::new(rope)?),
+            Position::Rope(rope) => Some(Rotation::new(rope, store.params())?),
             Position::None => None,
         };
         Ok(Self {
             qkv: Fused::new(qkv.into_iter().collect::<Result<_, _>>()?)?,
             norms,
             rotation,
-            slopes: Array::from_slice(&spec.slopes, &[spec.heads as i32, 1, 1])? * 1.0,
+            slopes: store.params().hold(Array::from_slice(&spec.slopes, &[spec.heads as i32, 1, 1])? * 1.0),
             gate: store.linear(&at("g_proj"))?,
             norm: store.float(&at("g_norm.weight"))?,
             out: store.linear(&at("o_proj"))?,
@@ -93,14 +94,14 @@ impl LightningBlock {
         let [q, k, v] = parts.as_slice() else { return Err(mlx::Error::new("queries, keys and values")) };
         let (q, k, v) = (q.squeeze(&[0])?, k.squeeze(&[0])?, v.squeeze(&[0])?);
         let places = Array::arange(0..len, Dtype::F32)?;
-        let fading = |ages: Array| -> mlx::Result<Array> { (&self.slopes * ages).negative()?.exp() };
+        let fading = |ages: Array| -> mlx::Result<Array> { (&*self.slopes * ages).negative()?.exp() };
         let ages = places.expand_dims(&[-1])? - places.expand_dims(&[0])?;
         let left = fading(ages.maximum(&Array::scalar(0.0, Dtype::F32)?)?)?.tril(0)?;
         let scores = q.matmul(&k.swapaxes(-1, -2)?)? * left;
         let since_start = fading((&places + 1.0).expand_dims(&[-1])?)?;
         let y = scores.matmul(&v)? + (&q * since_start).matmul(memory)?;
         let to_end = fading((places * -1.0 + (len - 1) as f32).expand_dims(&[-1])?)?;
-        let whole = (&self.slopes * -(len as f32)).exp()?;
+        let whole = (&*self.slopes * -(len as f32)).exp()?;
         let after = (k * to_end).swapaxes(-1, -2)?.matmul(&v)? + memory * whole;
         Ok((y.transpose(&[0, 2, 1, 3])?.reshape(&[count, len, heads * dim])?, after))
     }
@@ -118,12 +119,5 @@ impl MixerBlock for LightningBlock {
         let normed = fast::rms_norm(&parts, None, self.spec.norm_eps)?.reshape(&[rows, inner])? * &self.norm;
         let gate = self.gate.forward(x)?.astype(Dtype::F32)?.sigmoid()?;
         self.out.forward(&(normed * gate).astype(x.dtype()?)?)
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let norms = self.norms.iter().flatten().flat_map(NormBlock::arrays);
-        let linears = self.qkv.arrays().into_iter().chain(self.gate.arrays()).chain(self.out.arrays());
-        let rotation = self.rotation.iter().flat_map(Rotation::arrays);
-        linears.chain(norms).chain(rotation).chain([&self.slopes, &self.norm]).collect()
     }
 }

@@ -6,6 +6,7 @@ use super::Mamba1;
 use crate::LoadError;
 use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::ops::{CausalConv, LayerContext, Mamba1Rows, Ops};
+use crate::params::Param;
 use crate::weights::Store;
 
 /// One Mamba layer.
@@ -20,9 +21,9 @@ pub(crate) struct Mamba1Block {
     norms: Vec<NormBlock>,
     step: Linear,
     /// `[inner, state_dim]` f32: how fast states decay, below zero.
-    rate: Array,
+    rate: Param,
     /// `[inner]` f32.
-    skip: Array,
+    skip: Param,
     out: Linear,
 }
 
@@ -42,7 +43,7 @@ impl Mamba1Block {
             // Their rows are those of one run.
             select: store.linear(&at("x_proj"))?.without_adapters()?,
             step: store.linear(&at("dt_proj"))?.without_adapters()?,
-            rate: store.float(&at("A_log"))?.exp()?.negative()?,
+            rate: store.float(&at("A_log"))?.map(|a_log| a_log.exp()?.negative())?,
             skip: store.float(&at("D"))?,
             out: store.linear(&at("out_proj"))?,
         })
@@ -73,11 +74,5 @@ impl MixerBlock for Mamba1Block {
             layer,
         )?;
         self.out.forward(&(gate.silu()? * y))
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let linears = [&self.input, &self.select, &self.step, &self.out].into_iter().flat_map(Linear::arrays);
-        let norms = self.norms.iter().flat_map(NormBlock::arrays);
-        linears.chain(self.conv.arrays()).chain(norms).chain([&self.rate, &self.skip]).collect()
     }
 }

@@ -36,7 +36,7 @@ impl Mamba2Block {
                 Some(norm) => {
                     let weight = store.vector(&format!("{path}.norm.weight"))?;
                     let width = (spec.inner() / spec.norm_groups) as i32;
-                    let ones = Array::ones(&[width], weight.dtype()?)?;
+                    let ones = weight.beside(Array::ones(&[width], weight.dtype()?)?);
                     Some((GroupNormWeights { groups: spec.norm_groups as i32, weight, ones }, norm.eps()))
                 }
                 None => None,
@@ -54,15 +54,5 @@ impl MixerBlock for Mamba2Block {
             Some((weights, eps)) => self.out.forward(&self.ops.grouped_rms_norm(&y, weights, *eps)?),
             None => self.out.forward(&y),
         }
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let own = [&self.weights.a_log, &self.weights.dt_bias, &self.weights.skip];
-        let linears = self.input.arrays().into_iter().chain(self.out.arrays());
-        linears
-            .chain(self.weights.conv.arrays())
-            .chain(own)
-            .chain(self.norm.iter().flat_map(|(weights, _)| [&weights.weight, &weights.ones]))
-            .collect()
     }
 }

@@ -8,6 +8,7 @@ use crate::LoadError;
 use crate::blocks::{Linear, MixerBlock};
 use crate::forward::ForwardContext;
 use crate::ops::{CausalConv, LayerContext};
+use crate::params::Param;
 use crate::weights::Store;
 
 /// How much gates speed decays up.
@@ -20,16 +21,16 @@ pub(crate) struct RgLruBlock {
     gate: Linear,
     conv: CausalConv,
     /// `softplus(rate)`, `[width]` f32.
-    rate: Array,
+    rate: Param,
     /// Weights `[heads, block, block]` and biases `[heads, block]` of the gates of input and decay, f32.
-    gates: [[Array; 2]; 2],
+    gates: [[Param; 2]; 2],
     out: Linear,
 }
 
 impl RgLruBlock {
     pub(crate) fn load(spec: &RgLru, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         let at = |name: &str| format!("{path}.{name}");
-        let mut gate = |name: &str| -> Result<[Array; 2], LoadError> {
+        let mut gate = |name: &str| -> Result<[Param; 2], LoadError> {
             let mut part = |part: &str| store.float(&at(&format!("rg_lru.{name}_{part}")));
             Ok([part("weight")?, part("bias")?])
         };
@@ -40,13 +41,13 @@ impl RgLruBlock {
             channels: store.linear(&at("linear_x"))?,
             gate: store.linear(&at("linear_y"))?,
             conv: store.conv(&at("conv_1d"))?,
-            rate: store.float(&at("rg_lru.recurrent_param"))?.softplus()?,
+            rate: store.float(&at("rg_lru.recurrent_param"))?.map(Array::softplus)?,
             out: store.linear(&at("linear_out"))?,
         })
     }
 
     /// `x`: `[n, len, width]` → the sigmoid of a gate, as wide.
-    fn gate_of(&self, x: &Array, [weight, bias]: &[Array; 2]) -> mlx::Result<Array> {
+    fn gate_of(&self, x: &Array, [weight, bias]: &[Param; 2]) -> mlx::Result<Array> {
         let [count, len, width] = x.dims()?;
         let by_block = x.reshape(&[count, len, self.spec.heads as i32, -1])?.swapaxes(1, 2)?;
         let gate = by_block.matmul(weight)?.swapaxes(1, 2)? + bias;
@@ -92,10 +93,5 @@ impl MixerBlock for RgLruBlock {
             Ok((y, [last, state]))
         })?;
         self.out.forward(&(y.astype(x.dtype()?)? * gate))
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let linears = [&self.channels, &self.gate, &self.out].into_iter().flat_map(Linear::arrays);
-        linears.chain(self.conv.arrays()).chain([&self.rate]).chain(self.gates.iter().flatten()).collect()
     }
 }

@@ -7,6 +7,7 @@ use crate::manifest::{Scope, TensorRole};
 use crate::mixers::token_shift::TokenShift;
 use crate::mixers::{MixerCache, MixerSpec};
 use crate::ops::{LayerContext, Ops};
+use crate::params::Param;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
 use crate::weights::Store;
@@ -51,7 +52,7 @@ impl MixerSpec for ChannelMix {
 pub(in crate::mixers) struct ChannelMixBlock {
     ops: Ops,
     /// `[1, hidden]`
-    shift: Array,
+    shift: Param,
     key: Linear,
     value: Linear,
 }
@@ -60,7 +61,7 @@ impl ChannelMixBlock {
     pub(in crate::mixers) fn load(store: &mut Store, path: &str) -> Result<Self, LoadError> {
         Ok(Self {
             ops: store.ops(),
-            shift: store.vector(&format!("{path}.x_k"))?.expand_dims(&[0])?,
+            shift: store.vector(&format!("{path}.x_k"))?.map(|shift| shift.expand_dims(&[0]))?,
             key: store.linear(&format!("{path}.key"))?,
             value: store.linear(&format!("{path}.value"))?,
         })
@@ -72,9 +73,5 @@ impl MixerBlock for ChannelMixBlock {
         let mixes = self.ops.token_shift(x, &self.shift, layer)?;
         let shifted = mixes.first().ok_or_else(|| mlx::Error::new("a mix with the row before"))?;
         self.value.forward(&self.ops.act(&self.key.forward(shifted)?, Activation::Relu2)?)
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        [&self.shift].into_iter().chain(self.key.arrays()).chain(self.value.arrays()).collect()
     }
 }

@@ -7,6 +7,7 @@ use super::time_mix::SHARES;
 use crate::LoadError;
 use crate::blocks::{Linear, MixerBlock};
 use crate::ops::{LayerContext, Ops, WkvRows, WkvWeights};
+use crate::params::Param;
 use crate::weights::Store;
 
 /// Time mixing with its weights.
@@ -14,7 +15,7 @@ pub(in crate::mixers) struct TimeMixBlock {
     spec: TimeMix,
     ops: Ops,
     /// `[6, hidden]`
-    shares: Array,
+    shares: Param,
     receptance: Linear,
     key: Linear,
     value: Linear,
@@ -49,7 +50,9 @@ impl TimeMixBlock {
         Ok(Self {
             spec: *spec,
             ops: store.ops(),
-            shares: mlx::stack(&shares.iter().collect::<Vec<_>>(), 0)?,
+            shares: store
+                .params()
+                .hold(mlx::stack(&shares.iter().map(|share| &**share).collect::<Vec<_>>(), 0)?),
             receptance: store.linear(&at("r_proj"))?,
             key: store.linear(&at("k_proj"))?,
             value: store.linear(&at("v_proj"))?,
@@ -89,12 +92,5 @@ impl MixerBlock for TimeMixBlock {
             first_values: share.as_ref().map(|share| [share, first]),
         };
         self.out.forward(&self.ops.wkv(self.spec.state, &rows, &self.recurrence, layer.part(1))?)
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let narrow = [&self.decay, &self.rate, &self.gate].into_iter().chain(&self.value_share);
-        let linears = [&self.receptance, &self.key, &self.value, &self.out];
-        let linears = linears.into_iter().chain(narrow.flat_map(|Narrow(pair)| pair));
-        linears.flat_map(Linear::arrays).chain([&self.shares]).chain(self.recurrence.arrays()).collect()
     }
 }

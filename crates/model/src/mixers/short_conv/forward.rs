@@ -33,9 +33,4 @@ impl MixerBlock for ShortConvBlock {
         let projected = self.input.forward(x)?;
         self.out.forward(&self.ops.short_conv(&self.conv, &projected, layer)?)
     }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let linears = self.input.arrays().into_iter().chain(self.out.arrays());
-        linears.chain(self.conv.arrays()).collect()
-    }
 }

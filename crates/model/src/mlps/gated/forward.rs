@@ -30,8 +30,4 @@ impl MlpBlock for GatedBlock {
     fn forward(&self, x: &Array) -> mlx::Result<Array> {
         self.down.forward(&self.ops.gated_act(&self.gate_up.forward(x)?, self.act)?)
     }
-
-    fn arrays(&self) -> Vec<&Array> {
-        self.gate_up.arrays().into_iter().chain(self.down.arrays()).collect()
-    }
 }

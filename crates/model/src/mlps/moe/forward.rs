@@ -61,13 +61,6 @@ impl ExpertInput {
             Self::Plain(up) => ops.act(&up.forward(x, experts)?, act),
         }
     }
-
-    fn parts(&self) -> Vec<&ExpertLinear> {
-        match self {
-            Self::Joined(one) | Self::Plain(one) => vec![one],
-            Self::Apart(parts) => parts.iter().collect(),
-        }
-    }
 }
 
 impl MoeBlock {
@@ -168,13 +161,5 @@ fn normed(norm: &Option<NormBlock>, x: Array) -> mlx::Result<Array> {
 impl MlpBlock for MoeBlock {
     fn forward(&self, x: &Array) -> mlx::Result<Array> {
         self.routed_by(x, x)
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        let experts = self.input.parts().into_iter().chain([&self.down_proj]).flat_map(ExpertLinear::arrays);
-        let shared = self.shared.iter().flat_map(SharedExpertBlock::arrays);
-        let norms = self.latent_norms.iter().flatten().flat_map(NormBlock::arrays);
-        let latent = self.latent.iter().flatten().flat_map(Linear::arrays).chain(norms);
-        self.router.arrays().into_iter().chain(experts).chain(shared).chain(latent).collect()
     }
 }

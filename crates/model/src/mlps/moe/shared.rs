@@ -104,8 +104,4 @@ impl SharedExpertBlock {
             }
         }
     }
-
-    pub(super) fn arrays(&self) -> Vec<&Array> {
-        self.expert.arrays().into_iter().chain(self.gate.iter().flat_map(Linear::arrays)).collect()
-    }
 }

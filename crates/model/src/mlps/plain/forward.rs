@@ -5,6 +5,7 @@ use mlx::Array;
 use super::PlainMlp;
 use crate::blocks::{Linear, MlpBlock};
 use crate::ops::Ops;
+use crate::params::Param;
 use crate::weights::Store;
 use crate::{Activation, LoadError};
 
@@ -18,7 +19,7 @@ pub(crate) struct PlainBlock {
     down: Linear,
     act: Activation,
     /// `alpha_p`, `alpha_n`, `beta` and `eps` of xIELU.
-    learned: Vec<Array>,
+    learned: Vec<Param>,
 }
 
 impl PlainBlock {
@@ -43,9 +44,5 @@ impl MlpBlock for PlainBlock {
             _ => self.ops.act(&up, self.act)?,
         };
         self.down.forward(&activated)
-    }
-
-    fn arrays(&self) -> Vec<&Array> {
-        self.up.arrays().into_iter().chain(self.down.arrays()).chain(&self.learned).collect()
     }
 }

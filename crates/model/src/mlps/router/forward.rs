@@ -6,6 +6,7 @@ use super::Router;
 use crate::LoadError;
 use crate::blocks::Linear;
 use crate::ops::{ChosenExperts, ExpertVectors, Ops};
+use crate::params::Param;
 use crate::weights::Store;
 
 /// A router with its projection to one logit an expert.
@@ -15,8 +16,8 @@ pub(crate) struct RouterBlock {
     top_k: usize,
     gate: Linear,
     /// `[experts]` f32, both.
-    correction: Option<Array>,
-    factors: Option<Array>,
+    correction: Option<Param>,
+    factors: Option<Param>,
 }
 
 impl RouterBlock {
@@ -33,11 +34,8 @@ impl RouterBlock {
     pub(crate) fn forward(&self, x: &Array) -> mlx::Result<(ChosenExperts, Array)> {
         let logits = self.gate.forward(x)?;
         let logits = if self.kind.logit_scale == 1.0 { logits } else { logits * self.kind.logit_scale };
-        let vectors = ExpertVectors { correction: self.correction.as_ref(), factors: self.factors.as_ref() };
+        let vectors =
+            ExpertVectors { correction: self.correction.as_deref(), factors: self.factors.as_deref() };
         self.ops.route(&logits, &self.kind, vectors, self.top_k)
-    }
-
-    pub(crate) fn arrays(&self) -> Vec<&Array> {
-        self.gate.arrays().into_iter().chain(&self.correction).chain(&self.factors).collect()
     }
 }

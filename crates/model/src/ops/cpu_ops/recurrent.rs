@@ -105,6 +105,6 @@ fn causal_conv(
     metadata: &StateMetadata,
     pool: Array,
 ) -> mlx::Result<(Array, Array)> {
-    let (weight, bias) = (&conv.weight, conv.bias.as_ref());
+    let (weight, bias) = (&conv.weight, conv.bias.as_deref());
     cpu::CausalConv { x, offset: offset as i32, weight, bias, runs: &metadata.runs, pool }.run()
 }

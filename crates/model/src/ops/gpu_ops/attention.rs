@@ -83,8 +83,8 @@ fn attend_in(
     let norms = call.head_norms.map(|norms| norms.map(|norm| norm.weight));
     // Arrays that are not read must exist.
     let [q_norm, k_norm] = norms.unwrap_or([&rows; 2]);
-    let radians = call.rotation.and_then(|rotation| rotation.radians.as_ref()).unwrap_or(&rows);
-    let (axes, positions) = match call.rotation.and_then(|rotation| rotation.axes.as_ref()) {
+    let radians = call.rotation.and_then(|rotation| rotation.radians.as_deref()).unwrap_or(&rows);
+    let (axes, positions) = match call.rotation.and_then(|rotation| rotation.axes.as_deref()) {
         Some(axes) => (axes, &items.axes),
         None => (&items.slots, &items.positions),
     };

@@ -147,7 +147,7 @@ fn write(
     };
     let plan = write.plan(items.rows).ok_or_else(|| mlx::Error::new("latents that have a kernel"))?;
     // An array that is not read must exist.
-    let radians = call.rotation.and_then(|rotation| rotation.radians.as_ref()).unwrap_or(weight);
+    let radians = call.rotation.and_then(|rotation| rotation.radians.as_deref()).unwrap_or(weight);
     let pool = call.layer.cache.pools.get_mut(at).ok_or_else(poisoned)?;
     let [latents, keys] = pool.take()?;
     let inputs = [queries, call.projected, weight, radians, &items.positions, &items.slots, &latents, &keys];
