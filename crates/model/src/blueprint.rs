@@ -10,7 +10,9 @@ mod stage;
 mod summary;
 mod validate;
 
-pub(crate) use manifest::{EMBED_NORM, HYPER_PARTS, POSITIONS, RESIDUAL_GATES};
+pub(crate) use manifest::{
+    EMBED_NORM, HISTORY_PARTS, HYPER_PARTS, OUTPUT_HISTORY, POSITIONS, RESIDUAL_GATES,
+};
 pub use span_rule::SpanRule;
 pub use stage::Stage;
 
@@ -37,14 +39,8 @@ pub struct Blueprint {
     /// Vocabularies whose tokens are embedded as pictures and sound are (Gemma 3n). One follows the other, and a checkpoint
     /// without their tensors has none.
     pub media_vocabularies: Vec<MediaVocabulary>,
-    /// The stream has several copies (Gemma 3n).
-    pub alternating: Option<AlternatingUpdates>,
-    /// Parts of layers read a mix of several copies of the stream (DeepSeek-V4.1).
-    pub hyper: Option<HyperConnections>,
-    /// The head reads a mean of the stream and its history, too (Kimi K3).
-    pub reads_history: bool,
-    /// What the stream is kept in.
-    pub stream: StreamDtype,
+    /// What the residual stream is.
+    pub stream: StreamKind,
     /// Embeddings are multiplied by this (Gemma: √hidden).
     pub embed_scale: f32,
     /// Applied to the embeddings.
@@ -183,13 +179,23 @@ impl Passes {
     }
 }
 
-/// What the residual stream is kept in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StreamDtype {
-    /// The dtype of activations.
-    Activations,
-    /// Float32. The first mixer and the head read it rounded to bfloat16 (Muse Spark).
+/// What the residual stream is. Parts of layers add to it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum StreamKind {
+    /// A sum in the dtype of activations.
+    Plain,
+    /// A sum in float32. The first mixer and the head read it rounded to bfloat16 (Muse Spark).
     F32,
+    /// Several copies, of which layers compute one (Gemma 3n).
+    Alternating(AlternatingUpdates),
+    /// Several copies; parts of layers read a mix of them (DeepSeek-V4.1).
+    Hyper(HyperConnections),
+    /// Sums over blocks of layers: parts of layers and the head read a mean of the stream and of what it was at the beginnings
+    /// of blocks (Kimi K3).
+    History {
+        /// How many layers a block has.
+        block: usize,
+    },
 }
 
 /// A module whose inputs were rotated by a signed Walsh-Hadamard transform of blocks, with signs in `<path>.signs`.
@@ -243,8 +249,6 @@ pub struct LayerSpec {
     pub mlp: Option<Mlp>,
     /// With its name, an MLP beside the other, whose output joins the stream behind the next layer (LongCat).
     pub shortcut: Option<(&'static str, Mlp)>,
-    /// Mixer and MLP read a mean of the stream and of what it was at the beginnings of blocks of layers (Kimi K3).
-    pub history: Option<History>,
     /// What the mixer reads joins its output through a vector of this width (Gemma 3n).
     pub laurel: Option<usize>,
     /// What happens to the stream behind mixer and MLP, in order.
@@ -269,7 +273,6 @@ impl LayerSpec {
             mlp_name: "mlp",
             mlp: Some(mlp.into()),
             shortcut: None,
-            history: None,
             laurel: None,
             finish: Vec::new(),
             residual: Residual::Scaled(1.0),
@@ -298,7 +301,6 @@ impl LayerSpec {
             mlp_name: "mlp",
             mlp: None,
             shortcut: None,
-            history: None,
             laurel: None,
             finish: Vec::new(),
             residual: Residual::Scaled(1.0),
@@ -384,13 +386,6 @@ pub struct HyperConnections {
     pub eps: f32,
     /// Of the norm of all copies.
     pub norm_eps: f32,
-}
-
-/// How a layer stands in the stream's history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct History {
-    /// The stream begins anew, and what it was joins the history.
-    pub begins_block: bool,
 }
 
 /// What happens to the stream `x` behind a layer's parts.

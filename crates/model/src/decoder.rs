@@ -5,6 +5,7 @@ mod compile_ahead;
 mod inputs;
 mod layer;
 mod pass;
+mod stream;
 
 use std::rc::Rc;
 
@@ -13,10 +14,9 @@ use mlx::{Array, Dtype};
 use omnibus_kv::{FloatType, KvFormat};
 
 use crate::blocks::{
-    AdaptedPass, Adapters, AlternatingBlock, CopiesBlock, Embedding, HistoryBlock, HyperBlock, Linear,
-    MediaVocabularyBlock, NormBlock, PerLayerEmbedding,
+    AdaptedPass, Adapters, Embedding, Linear, MediaVocabularyBlock, NormBlock, PerLayerEmbedding,
 };
-use crate::blueprint::{EMBED_NORM, HYPER_PARTS, POSITIONS};
+use crate::blueprint::{EMBED_NORM, POSITIONS};
 use crate::forward::{AttentionPath, ForwardContext, LogitRows};
 use crate::ops::{AttentionNeeds, ByLength, Ops};
 use crate::params::{Param, Params};
@@ -31,6 +31,7 @@ pub use compile_ahead::PassShape;
 use layer::Layer;
 use pass::PassInput;
 pub use pass::PassOutput;
+use stream::StreamEnds;
 
 /// A network with its weights. Stays on the thread that built it.
 pub struct Model {
@@ -45,8 +46,7 @@ pub struct Model {
     positions: Option<Param>,
     per_layer: Option<PerLayerEmbedding>,
     media_vocabulary: Option<MediaVocabularyBlock>,
-    copies: Option<CopiesBlock>,
-    output_history: Option<HistoryBlock>,
+    stream: StreamEnds,
     embed_norm: Option<NormBlock>,
     layers: Vec<Layer>,
     /// Of the last stage.
@@ -109,11 +109,7 @@ impl Model {
             per_layer.map(|inputs| PerLayerEmbedding::load(inputs, &mut store, root)).transpose()?;
         let vocabularies = if stage.reads_tokens() { blueprint.media_vocabularies.as_slice() } else { &[] };
         let media_vocabulary = MediaVocabularyBlock::load(vocabularies, &mut store, root)?;
-        let copies = blueprint.alternating.map(|updates| CopiesBlock::load(updates, &mut store, root));
-        let (copies, eps) = (copies.transpose()?, blueprint.final_norm.eps());
-        let output = format!("{root}.output_attn_res");
-        let output = blueprint.reads_history.then(|| HistoryBlock::load(&mut store, &output, eps));
-        let output_history = output.transpose()?;
+        let stream = StreamEnds::load(&blueprint, &mut store)?;
         let hidden = blueprint.hidden;
         let mut norm_at = |name: &str, norm| store.norm(&format!("{root}.{name}"), norm, hidden);
         let embed_norm = blueprint.embed_norm.filter(|_| stage.reads_tokens());
@@ -139,8 +135,7 @@ impl Model {
             positions,
             per_layer,
             media_vocabulary,
-            copies,
-            output_history,
+            stream,
             embed_norm,
             layers,
             norm,
@@ -351,21 +346,13 @@ impl Model {
 /// The layers that have weights, each resident before the next is read.
 fn load_layers(blueprint: &Blueprint, store: &mut Store) -> Result<Vec<Layer>, LoadError> {
     let (root, hidden) = (blueprint.names.root, blueprint.hidden);
-    let load_layer = |spec: &LayerSpec| {
+    let load_layer = |(index, spec): (usize, &LayerSpec)| {
         let path = format!("{root}.layers.{}", spec.number);
-        let mut layer = Layer::load(spec, store, &path, hidden)?;
-        if let Some(updates) = blueprint.alternating {
-            layer.alternating = Some(AlternatingBlock::load(updates, store, &path)?);
-        }
-        if let Some(hyper) = blueprint.hyper {
-            let [mixer, mlp] =
-                HYPER_PARTS.map(|part| HyperBlock::load(hyper, store, &format!("{path}.{part}")));
-            layer.hyper = Some([mixer?, mlp?]);
-        }
+        let layer = Layer::load(spec, (blueprint.stream, index), store, &path, hidden)?;
         store.params().evaluate()?;
         Ok(layer)
     };
-    blueprint.stored_layers().iter().map(load_layer).collect()
+    blueprint.stored_layers().iter().enumerate().map(load_layer).collect()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use crate::{
     Activation, Attention, AttentionSpan, Bidirectional, Blueprint, Config, ConfigError, GatedMlp, Head,
-    KeySource, LayerSpec, Names, Norm, Passes, Position, Stage, StreamDtype,
+    KeySource, LayerSpec, Names, Norm, Passes, Position, Stage, StreamKind,
 };
 
 /// Sizes and the norm, under the names nearly every transformer uses.
@@ -148,10 +148,7 @@ impl Blueprint {
             learned_positions: None,
             per_layer_inputs: None,
             media_vocabularies: Vec::new(),
-            alternating: None,
-            hyper: None,
-            reads_history: false,
-            stream: StreamDtype::Activations,
+            stream: StreamKind::Plain,
             embed_scale: 1.0,
             embed_norm: None,
             layers,

@@ -52,8 +52,8 @@ pub use batch::{
     SpanRuns, span_reach,
 };
 pub use blueprint::{
-    AlternatingUpdates, Blueprint, Finish, Head, History, HyperConnections, LayerSpec, MediaVocabulary,
-    Names, NormPlacement, Passes, PerLayerInputs, Residual, RotatedModule, SpanRule, Stage, StreamDtype,
+    AlternatingUpdates, Blueprint, Finish, Head, HyperConnections, LayerSpec, MediaVocabulary,
+    Names, NormPlacement, Passes, PerLayerInputs, Residual, RotatedModule, SpanRule, Stage, StreamKind,
 };
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
 pub use cross_weights::{CrossHead, CrossWeights};

@@ -3,7 +3,7 @@
 use crate::manifest::Scope;
 use crate::{
     AlternatingUpdates, Blueprint, Finish, Head, HyperConnections, LayerSpec, Manifest, Norm, Residual,
-    TensorRole,
+    StreamKind, TensorRole,
 };
 
 /// Learned positions, below the root.
@@ -14,6 +14,10 @@ pub(crate) const EMBED_NORM: &str = "embed_norm";
 pub(crate) const RESIDUAL_GATES: [&str; 2] = ["add_attn", "add_ffn"];
 /// How the copies of the stream meet mixer and MLP, below a layer.
 pub(crate) const HYPER_PARTS: [&str; 2] = ["attn_hc", "ffn_hc"];
+/// How mixer and MLP read the stream's history, below a layer.
+pub(crate) const HISTORY_PARTS: [&str; 2] = ["self_attention_res", "mlp_res"];
+/// How the head reads it.
+pub(crate) const OUTPUT_HISTORY: &str = "output_attn_res";
 
 impl Blueprint {
     /// Every tensor this network is made of, unquantized. [`Head::OwnIfPresent`] counts as tied.
@@ -43,19 +47,17 @@ impl Blueprint {
             at.tensor("norm.weight", &[vocabulary.width], TensorRole::Replicated);
             at.replicated("projection", vocabulary.width, self.hidden, false);
         }
-        if let Some(updates) = self.alternating {
-            for copy in 1..updates.copies {
-                root.replicated(&format!("altup_projections.{}", copy - 1), self.hidden, self.hidden, false);
-                root.replicated(
-                    &format!("altup_unembed_projections.{}", copy - 1),
-                    self.hidden,
-                    self.hidden,
-                    false,
-                );
+        match self.stream {
+            StreamKind::Alternating(updates) => {
+                for (name, copy) in ["altup_projections", "altup_unembed_projections"]
+                    .into_iter()
+                    .flat_map(|name| (1..updates.copies).map(move |copy| (name, copy - 1)))
+                {
+                    root.replicated(&format!("{name}.{copy}"), self.hidden, self.hidden, false);
+                }
             }
-        }
-        if self.reads_history {
-            name_history(&mut root, "output_attn_res");
+            StreamKind::History { .. } => name_history(&mut root, OUTPUT_HISTORY),
+            StreamKind::Plain | StreamKind::F32 | StreamKind::Hyper(_) => {}
         }
         if let Some(norm) = self.embed_norm.filter(|_| first) {
             root.norm(EMBED_NORM, norm, self.hidden);
@@ -66,11 +68,15 @@ impl Blueprint {
         for layer in self.stored_layers() {
             let mut at = root.at(&format!("layers.{}", layer.number));
             layer.name(&mut at);
-            if let Some(updates) = self.alternating {
-                updates.name_tensors(&mut at.at("altup"));
-            }
-            if let Some(hyper) = self.hyper {
-                HYPER_PARTS.iter().for_each(|part| hyper.name_tensors(&mut at.at(part)));
+            match self.stream {
+                StreamKind::Plain | StreamKind::F32 => {}
+                StreamKind::Alternating(updates) => updates.name_tensors(&mut at.at("altup")),
+                StreamKind::Hyper(hyper) => {
+                    HYPER_PARTS.iter().for_each(|part| hyper.name_tensors(&mut at.at(part)));
+                }
+                StreamKind::History { .. } => {
+                    HISTORY_PARTS.iter().for_each(|part| name_history(&mut at, part));
+                }
             }
         }
         for module in &self.rotated {
@@ -93,10 +99,6 @@ impl LayerSpec {
         }
         for (name, norm) in self.norms() {
             at.norm(name, norm, at.hidden);
-        }
-        if self.history.is_some() {
-            name_history(at, "self_attention_res");
-            name_history(at, "mlp_res");
         }
         if let Some(rank) = self.laurel {
             let (hidden, mut laurel) = (at.hidden, at.at("laurel"));

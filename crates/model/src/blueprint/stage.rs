@@ -8,7 +8,8 @@ use std::ops::Range;
 
 use crate::rules::Broken;
 use crate::{
-    Blueprint, Candidates, ConfigError, Finish, Head, KeyReads, KeySource, LayerSpec, Mixer, Passes, Weights,
+    Blueprint, Candidates, ConfigError, Finish, Head, KeyReads, KeySource, LayerSpec, Mixer, Passes,
+    StreamKind, Weights,
 };
 
 /// Which part of a network a blueprint has.
@@ -96,12 +97,16 @@ impl Blueprint {
         if !is_inside || (start, end) == (0, count) {
             return;
         }
+        let one_stage = match self.stream {
+            StreamKind::Plain | StreamKind::F32 => None,
+            StreamKind::Alternating(_) => Some("with several copies of the stream (altup)"),
+            StreamKind::Hyper(_) => Some("with several copies of the stream (hyper-connections)"),
+            StreamKind::History { .. } => Some("that read the stream's history"),
+        };
         let shared = [
             (self.passes != Passes::One, "computed several times"),
             (self.per_layer_inputs.is_some(), "with embeddings of their own"),
-            (self.alternating.is_some(), "with several copies of the stream (altup)"),
-            (self.hyper.is_some(), "with several copies of the stream (hyper-connections)"),
-            (self.reads_history, "that read the stream's history"),
+            (one_stage.is_some(), one_stage.unwrap_or_default()),
             (self.has_cross_attention(), "that attend to pictures beside the sequence"),
         ];
         for (is_there, what) in shared {

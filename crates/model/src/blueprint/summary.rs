@@ -2,7 +2,7 @@
 
 use omnibus_kv::{CacheKind, FloatType, KvFormat};
 
-use crate::{Attention, Blueprint, KeySource, LayerSpec, Mixer, Mlp, Parallel, SharedGate, StreamDtype};
+use crate::{Attention, Blueprint, KeySource, LayerSpec, Mixer, Mlp, Parallel, SharedGate, StreamKind};
 
 impl Blueprint {
     /// The kinds of its blocks, each once, in order of use.
@@ -34,13 +34,17 @@ impl Blueprint {
 
     /// What happens to the stream outside and between layers.
     fn of_stream(&self) -> impl Iterator<Item = &'static str> {
+        let of_stream = match self.stream {
+            StreamKind::Plain => None,
+            StreamKind::F32 => Some("a stream in float32"),
+            StreamKind::Alternating(_) => Some("alternating updates"),
+            StreamKind::Hyper(_) => Some("hyper-connections"),
+            StreamKind::History { .. } => Some("attention to the stream's history"),
+        };
         let all = [
             (self.learned_positions.is_some(), "learned positions"),
             (self.per_layer_inputs.is_some(), "per-layer embeddings"),
-            (self.alternating.is_some(), "alternating updates"),
-            (self.hyper.is_some(), "hyper-connections"),
-            (self.reads_history, "attention to the stream's history"),
-            (self.stream == StreamDtype::F32, "a stream in float32"),
+            (of_stream.is_some(), of_stream.unwrap_or_default()),
             (self.passes.count() > 1, "several passes"),
             (!self.rotated.is_empty(), "rotated weights"),
         ];

@@ -1,7 +1,9 @@
 //! The rules of a whole network. Checked once, after the family has read the config.
 
 use crate::rules::Broken;
-use crate::{Blueprint, ConfigError, HyperConnections, RotatedModule};
+use crate::{
+    AlternatingUpdates, Blueprint, ConfigError, HyperConnections, NormPlacement, RotatedModule, StreamKind,
+};
 
 impl Blueprint {
     /// Fails with every rule that some layer breaks, each named once.
@@ -21,19 +23,7 @@ impl Blueprint {
                 format!("tokens from `vocab_offset` ({first}) on, {count} of them, are among {}", self.vocab)
             });
         }
-        if let Some(updates) = self.alternating {
-            let (copies, active) = (updates.copies, updates.active);
-            broken.check((1..=64).contains(&copies) && active < copies, || {
-                format!("`altup_active_idx` ({active}) is below `altup_num_inputs` ({copies}), at most 64")
-            });
-        }
-        if let Some(HyperConnections { copies, iterations, .. }) = self.hyper {
-            broken.check((1..=64).contains(&copies) && (1..=1024).contains(&iterations), || {
-                format!(
-                    "`hc_mult` ({copies}) is from 1 to 64, `hc_sinkhorn_iters` ({iterations}) from 1 to 1024"
-                )
-            });
-        }
+        self.check_stream(&mut broken);
         for layer in &self.layers {
             layer.mixer.spec().check_rules(&mut broken);
             for mlp in layer.mlp.iter().chain(layer.shortcut.iter().map(|(_, mlp)| mlp)) {
@@ -48,5 +38,26 @@ impl Blueprint {
         }
         let rules = broken.into_rules();
         if rules.is_empty() { Ok(()) } else { Err(ConfigError::Inconsistent { rules }) }
+    }
+
+    fn check_stream(&self, broken: &mut Broken) {
+        match self.stream {
+            StreamKind::Plain | StreamKind::F32 => return,
+            StreamKind::Alternating(AlternatingUpdates { copies, active, .. }) => {
+                return broken.check((1..=64).contains(&copies) && active < copies, || {
+                    format!("`altup_active_idx` ({active}) is below `altup_num_inputs` ({copies}), at most 64")
+                });
+            }
+            StreamKind::Hyper(HyperConnections { copies, iterations, .. }) => {
+                broken.check((1..=64).contains(&copies) && (1..=1024).contains(&iterations), || {
+                    format!(
+                        "`hc_mult` ({copies}) is from 1 to 64, `hc_sinkhorn_iters` ({iterations}) from 1 to 1024"
+                    )
+                });
+            }
+            StreamKind::History { .. } => {}
+        }
+        let has_pairs = self.layers.iter().all(|layer| matches!(layer.norm_placement, NormPlacement::Pre { .. }));
+        broken.check(has_pairs, || "layers that read a mix of the stream have a norm before each part".to_owned());
     }
 }

@@ -4,10 +4,10 @@ use crate::blocks::{
     AlternatingBlock, FinishBlock, HistoryBlock, HyperBlock, LaurelBlock, MixerBlock, MlpBlock, NormBlock,
     ResidualBlock, ResidualStream, TokenInputs,
 };
-use crate::blueprint::RESIDUAL_GATES;
+use crate::blueprint::{HISTORY_PARTS, HYPER_PARTS, RESIDUAL_GATES};
 use crate::ops::{LayerContext, Ops};
 use crate::weights::Store;
-use crate::{History, LayerSpec, LoadError, NormPlacement};
+use crate::{LayerSpec, LoadError, NormPlacement, StreamKind};
 
 /// One layer with its weights.
 pub(super) struct Layer {
@@ -19,25 +19,62 @@ pub(super) struct Layer {
     pub(super) mixer: Box<dyn MixerBlock>,
     mlp: Option<Box<dyn MlpBlock>>,
     shortcut: Option<Box<dyn MlpBlock>>,
-    history: Option<LayerHistory>,
     laurel: Option<LaurelBlock>,
-    pub(super) alternating: Option<AlternatingBlock>,
-    /// Of the mixer and of the MLP.
-    pub(super) hyper: Option<[HyperBlock; 2]>,
+    stream: LayerStream,
     finish: Vec<FinishBlock>,
+}
+
+/// How a layer meets the stream.
+enum LayerStream {
+    /// It adds to a sum.
+    Sum,
+    Alternating(AlternatingBlock),
+    /// Of the mixer and of the MLP.
+    Hyper([HyperBlock; 2]),
+    History(LayerHistory),
 }
 
 /// How the mixer and the MLP of a layer read the stream's history.
 struct LayerHistory {
     begins_block: bool,
-    mixer: HistoryBlock,
-    mlp: HistoryBlock,
+    parts: [HistoryBlock; 2],
+}
+
+impl LayerStream {
+    /// Of the layer at `path`, the `index`-th of the network.
+    fn load(
+        (kind, index): (StreamKind, usize),
+        eps: f32,
+        store: &mut Store,
+        path: &str,
+    ) -> Result<Self, LoadError> {
+        Ok(match kind {
+            StreamKind::Plain | StreamKind::F32 => Self::Sum,
+            StreamKind::Alternating(updates) => {
+                Self::Alternating(AlternatingBlock::load(updates, store, path)?)
+            }
+            StreamKind::Hyper(hyper) => {
+                let [mixer, mlp] =
+                    HYPER_PARTS.map(|part| HyperBlock::load(hyper, store, &format!("{path}.{part}")));
+                Self::Hyper([mixer?, mlp?])
+            }
+            StreamKind::History { block } => {
+                let [mixer, mlp] =
+                    HISTORY_PARTS.map(|part| HistoryBlock::load(store, &format!("{path}.{part}"), eps));
+                Self::History(LayerHistory {
+                    begins_block: index.is_multiple_of(block),
+                    parts: [mixer?, mlp?],
+                })
+            }
+        })
+    }
 }
 
 impl Layer {
-    /// Without what belongs to the blueprint as a whole: alternating updates and copies of the stream.
+    /// `stream`: what it meets, and which layer of the network it is.
     pub(super) fn load(
         spec: &LayerSpec,
+        stream: (StreamKind, usize),
         store: &mut Store,
         path: &str,
         hidden: usize,
@@ -52,17 +89,8 @@ impl Layer {
         Ok(Self {
             ops: store.ops(),
             finish,
-            history: match spec.history {
-                Some(History { begins_block }) => Some(LayerHistory {
-                    begins_block,
-                    mixer: HistoryBlock::load(store, &format!("{path}.self_attention_res"), spec.norm.eps())?,
-                    mlp: HistoryBlock::load(store, &format!("{path}.mlp_res"), spec.norm.eps())?,
-                }),
-                None => None,
-            },
             laurel: spec.laurel.map(|_| LaurelBlock::load(store, path, spec.norm)).transpose()?,
-            alternating: None,
-            hyper: None,
+            stream: LayerStream::load(stream, spec.norm.eps(), store, path)?,
             shortcut: match &spec.shortcut {
                 Some((name, mlp)) => Some(mlp.load(store, &format!("{path}.{name}"))?),
                 None => None,
@@ -87,10 +115,14 @@ impl Layer {
         if self.mixer.attends_to_pictures() {
             return self.cross(x, layer);
         }
-        if let Some(alternating) = &self.alternating {
-            return self.alternate(alternating, x, inputs, layer);
+        match &self.stream {
+            LayerStream::Alternating(alternating) => {
+                return self.alternate(alternating, x, inputs, layer);
+            }
+            LayerStream::Sum => self.compute(x, layer)?,
+            LayerStream::History(history) => self.compute_with_history(history, x, layer)?,
+            LayerStream::Hyper(parts) => self.compute_with_copies(parts, x, layer)?,
         }
-        self.compute(x, layer)?;
         if self.shortcut.is_none() {
             x.add_deferred()?;
         }
@@ -143,17 +175,17 @@ impl Layer {
     /// Mixer and MLP, each with what it reads of the stream's history.
     fn compute_with_history(
         &self,
-        history: &LayerHistory,
-        [before, before_mlp]: [&NormBlock; 2],
+        LayerHistory { begins_block, parts: [of_mixer, of_mlp] }: &LayerHistory,
         x: &mut ResidualStream,
         layer: LayerContext,
     ) -> mlx::Result<()> {
-        let read = history.mixer.read(x)?;
-        if history.begins_block {
+        let [before, before_mlp] = self.norm_pair()?;
+        let read = of_mixer.read(x)?;
+        if *begins_block {
             x.begin_block()?;
         }
         x.add(self.mixer.forward(&before.forward(&read)?, layer)?)?;
-        let read = history.mlp.read(x)?;
+        let read = of_mlp.read(x)?;
         if let Some(mlp) = &self.mlp {
             x.add(mlp.forward(&before_mlp.forward(&read)?)?)?;
         }
@@ -164,10 +196,10 @@ impl Layer {
     fn compute_with_copies(
         &self,
         [of_mixer, of_mlp]: &[HyperBlock; 2],
-        [before, before_mlp]: [&NormBlock; 2],
         x: &mut ResidualStream,
         layer: LayerContext,
     ) -> mlx::Result<()> {
+        let [before, before_mlp] = self.norm_pair()?;
         let shares = x.read_shares.take().ok_or_else(|| mlx::Error::new("shares of the copies"))?;
         let mix = of_mixer.mix(x)?;
         let mixed = self.mixer.forward(&before.forward(&x.of_copies(&shares)?)?, layer)?;
@@ -181,15 +213,17 @@ impl Layer {
         Ok(())
     }
 
+    /// The norms before mixer and MLP.
+    fn norm_pair(&self) -> mlx::Result<[&NormBlock; 2]> {
+        match self.norms.as_slice() {
+            [before, before_mlp] => Ok([before, before_mlp]),
+            _ => Err(mlx::Error::new("a norm before the mixer and one before the MLP")),
+        }
+    }
+
     /// Mixer and MLP: the only place that matches on [`NormPlacement`].
     fn compute(&self, x: &mut ResidualStream, layer: LayerContext) -> mlx::Result<()> {
         let [mixed_joins, transformed_joins] = &self.residual;
-        if let (Some(history), [before, before_mlp]) = (&self.history, self.norms.as_slice()) {
-            return self.compute_with_history(history, [before, before_mlp], x, layer);
-        }
-        if let (Some(hyper), [before, before_mlp]) = (&self.hyper, self.norms.as_slice()) {
-            return self.compute_with_copies(hyper, [before, before_mlp], x, layer);
-        }
         match (&self.norm_placement, self.norms.as_slice(), &self.mlp) {
             (NormPlacement::Bare, [], None) => {
                 let mixed = self.mixer.forward(x.value()?, layer)?;

@@ -8,7 +8,7 @@ use super::{Model, RowLogits};
 use crate::blocks::{ResidualStream, TokenInputs};
 use crate::forward::{ForwardContext, LogitRows};
 use crate::ops::LayerContext;
-use crate::{Batch, HiddenPlace, HiddenRows, KvCache, Passes, StreamDtype};
+use crate::{Batch, HiddenPlace, HiddenRows, KvCache, Passes};
 
 /// What a pass gives.
 #[derive(Default)]
@@ -149,11 +149,7 @@ impl Model {
             PassInput::Tokens(tokens) => tokens,
             PassInput::Stream(stream) => {
                 let inputs = TokenInputs { embedded: stream.clone(), per_layer: None };
-                let stream = match self.blueprint.stream {
-                    StreamDtype::Activations => ResidualStream::new(ops, stream.clone()),
-                    StreamDtype::F32 => ResidualStream::resumed(ops, stream.clone(), self.dtype),
-                };
-                return Ok((inputs, stream));
+                return Ok((inputs, self.stream.resume(ops, stream.clone())));
             }
         };
         let embedded = self.embedded(tokens, ctx)?;
@@ -166,14 +162,7 @@ impl Model {
             (own, _) => own.as_ref().map(|own| own.forward(tokens, &embedded)).transpose()?,
         };
         let inputs = TokenInputs { embedded, per_layer };
-        let mut stream = match (self.blueprint.hyper, self.blueprint.stream) {
-            (Some(hyper), _) => hyper.copies(ops, &inputs.embedded)?,
-            (None, StreamDtype::Activations) => ResidualStream::new(ops, inputs.embedded.clone()),
-            (None, StreamDtype::F32) => ResidualStream::in_float32(ops, &inputs.embedded)?,
-        };
-        if let Some(copies) = &self.copies {
-            stream.copies = copies.copies(&inputs.embedded)?;
-        }
+        let stream = self.stream.begin(ops, &inputs.embedded)?;
         Ok((inputs, stream))
     }
 
@@ -195,17 +184,7 @@ impl Model {
     /// The final norm of these rows, `[n, hidden]`.
     fn normed(&self, mut stream: ResidualStream, rows: &LogitRows) -> mlx::Result<Array> {
         stream.take_rows(rows)?;
-        if let Some(copies) = &self.copies {
-            stream = ResidualStream::new(&self.ops, copies.mean(&stream.copies)?);
-        }
-        if let Some(shares) = &stream.read_shares {
-            stream = ResidualStream::new(&self.ops, stream.of_copies(shares)?);
-        }
-        stream.round_next_read();
-        match &self.output_history {
-            Some(history) => self.final_norm()?.forward(&history.read(&mut stream)?),
-            None => stream.norm(self.final_norm()?),
-        }
+        self.stream.end(&self.ops, stream)?.norm(self.final_norm()?)
     }
 
     /// Float32 logits of these rows, `[n, vocab]`.

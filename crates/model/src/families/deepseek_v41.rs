@@ -27,7 +27,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         norm_eps: dims.norm.eps(),
     };
     let rewrites = rewrites(moe.experts, text.or("o_groups", 8)?);
-    Ok(Blueprint { hyper: Some(hyper), rewrites, ..Blueprint::new(&dims, layers) })
+    Ok(Blueprint { stream: StreamKind::Hyper(hyper), rewrites, ..Blueprint::new(&dims, layers) })
 }
 
 fn moe(cfg: &Config) -> Result<Moe, ConfigError> {

@@ -44,7 +44,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         embed_scale: (dims.hidden as f32).sqrt(),
         per_layer_inputs: Some(own),
         media_vocabularies: media_vocabularies(cfg)?,
-        alternating: Some(updates),
+        stream: StreamKind::Alternating(updates),
         logit_softcap: text.opt("final_logit_softcapping")?,
         rewrites: [media_tensors(), text_model(), unread_keys(writers..dims.layers)].concat(),
         ..Blueprint::new(&dims, spans.iter().zip(mlps).enumerate().map(layer).collect())

@@ -38,8 +38,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let block: Option<usize> = text.opt("attn_res_block_size")?;
     let layer = |(mlp, number): (Mlp, usize)| {
         let mixer: Mixer = if recurs.contains(&number) { delta.into() } else { latent.clone().into() };
-        let begins = |block: usize| History { begins_block: (number - 1).is_multiple_of(block) };
-        LayerSpec { history: block.map(begins), ..LayerSpec::pre_norm(mixer, mlp, dims.norm) }
+        LayerSpec::pre_norm(mixer, mlp, dims.norm)
     };
     let layers: Vec<LayerSpec> = mlps.into_iter().zip(1..).map(layer).collect();
     let gate = |number: usize| {
@@ -65,7 +64,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         history_names(),
     ];
     Ok(Blueprint {
-        reads_history: block.is_some(),
+        stream: block.map_or(StreamKind::Plain, |block| StreamKind::History { block }),
         rewrites: rewrites.concat(),
         ..Blueprint::new(&dims, layers)
     })

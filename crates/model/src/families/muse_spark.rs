@@ -37,7 +37,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         each_layer::<f32>(text, "layer_rope_theta", dims.layers)?.into_iter().map(|theta| theta != 0.0);
     let kinds = layer_spans(text, dims.layers)?.into_iter().zip(rotate);
     Ok(Blueprint {
-        stream: StreamDtype::F32,
+        stream: StreamKind::F32,
         embed_norm: Some(unweighted),
         logit_scale: text.req("output_multiplier")?,
         logit_softcap: Some(text.req("final_logit_softcapping")?),
