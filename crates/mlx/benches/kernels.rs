@@ -7,8 +7,8 @@
 
 use std::time::{Duration, Instant};
 
-use mlx::cpu::{self, Act, Activations, AttentionMetadata, PagedAttention, Projected, Rope, RotaryPairing};
-use mlx::{Array, Dtype, QuantMode, Result};
+use mlx::cpu::{self, Act, Activations, AttentionMetadata, PagedAttention, Projected, Rope};
+use mlx::{Array, Dtype, QuantMode, Result, RotaryPairing};
 
 fn random(shape: &[i32], dtype: Dtype, seed: u64) -> Result<Array> {
     let a = mlx::random::normal(shape, Dtype::F32, 1.0, &mlx::random::key(seed)?)?.astype(dtype)?;

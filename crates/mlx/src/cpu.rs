@@ -28,10 +28,7 @@ pub use latent::{LatentOutput, PagedLatentAttention};
 pub use low_rank::LowRank;
 pub use recurrent::{CausalConv, Recurrence, Rule};
 pub use route::{Route, weighted_sum};
-pub use sys::kernels::{
-    Act, Activations, Isa, Packing, Projected, RotaryAxes, RotaryPairing, RouteGroups, RouteScores, isa,
-    limit_isa, threads,
-};
+pub use sys::kernels::{Act, Activations, Isa, Packing, Projected, RotaryAxes, isa, limit_isa, threads};
 pub use wkv::{TokenShift, Wkv};
 
 /// Whether ops of this thread go to the CPU, so that these kernels can stand in for them.

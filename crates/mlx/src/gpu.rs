@@ -31,7 +31,7 @@ mod weight_format;
 
 pub use attention::{
     HeadShape, ITEM_FIELDS, PagedArrays, PagedAttention, PoolFormat, Projected, QueryTemperature, Rotary,
-    RotaryAxes, RotaryNorm, RotaryOrder, SinkLogits,
+    RotaryAxes, RotaryNorm, SinkLogits,
 };
 pub use blocks::{BlockCopies, POOLS_MAX, copy_blocks};
 pub use call::written_by;
@@ -39,7 +39,7 @@ pub use choose::{Choose, ChooseEdited, LogitEdits, choose_tokens};
 pub use elementwise::{AddChosen, AddTerm, Narrow, Term, copy_to_device, host_numbers, upload};
 pub use embed::{Embed, TableFormat};
 pub use experts::{EXPERT_PAIRS_MAX, ExpertProduct, expert_product, expert_rows, expert_rows_plan};
-pub use gated::{Gate, GateLayout, Gated, HeadGate, HeadGateFunction, Xielu};
+pub use gated::{GateLayout, Gated, HeadGate, HeadGateFunction, Xielu};
 pub use latent::{
     HeadProduct, LatentArrays, LatentRotation, LatentShape, LatentWrite, PagedLatents, head_product,
 };
@@ -52,7 +52,7 @@ pub use recurrent::{
     CausalConv, ConvActivation, ConvGates, Decays, GatedHeads, HeadsGate, RUN_FIELDS, Recurrence,
     RecurrenceRule, RunCount, SelectiveScan, StateDecay,
 };
-pub use route::{Correction, ExpertFactors, ExpertGroups, Route, RouteWeights, Scores, WeightedSum};
+pub use route::{Correction, ExpertFactors, ExpertGroups, Route, RouteWeights, WeightedSum};
 pub use source::{Dialect, Kernel, Source};
 pub use step_graph::{
     KernelOrder, KernelTime, LaunchGrid, OtherArrays, StepArrays, StepGraph, StepTrace, TracedLaunch,

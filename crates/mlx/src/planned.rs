@@ -30,8 +30,8 @@ pub(crate) fn is_planned() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::{Gate, GateLayout, Gated, MatrixUnit, Operand, OtherArrays, StepArrays, StepTrace};
-    use crate::{Array, Dtype, device};
+    use crate::gpu::{GateLayout, Gated, MatrixUnit, Operand, OtherArrays, StepArrays, StepTrace};
+    use crate::{Activation, Array, Dtype, device};
 
     #[test]
     fn a_launch_is_listed_on_a_machine_without_a_gpu() {
@@ -40,7 +40,7 @@ mod tests {
             assert_eq!(device::backend(), device::Backend::Cuda);
             assert_eq!(MatrixUnit::of_device(), MatrixUnit::Warpgroup);
             let x = Array::ones(&[3, 128], Dtype::Bf16).unwrap();
-            let (gate, layout, operand) = (Gate::Silu, GateLayout::Joined, Operand::Whole);
+            let (gate, layout, operand) = (Activation::Silu, GateLayout::Joined, Operand::Whole);
             let kernel = Gated { dtype: Dtype::Bf16, rows: 3, width: 64, gate, layout, operand };
             let y = kernel.plan().unwrap().call(&[&x, &x]).unwrap().remove(0);
             let y = y.square().unwrap();

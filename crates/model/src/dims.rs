@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 
 use crate::{
-    Activation, Attention, AttentionSpan, Bidirectional, Blueprint, Config, ConfigError, GatedMlp, Head,
-    KeySource, LayerSpec, Names, Norm, Passes, Position, Stage, StreamKind,
+    ACTIVATIONS, Activation, Attention, AttentionSpan, Bidirectional, Blueprint, Config, ConfigError,
+    GatedMlp, Head, KeySource, LayerSpec, Names, Norm, Passes, Position, Stage, StreamKind,
 };
 
 /// Sizes and the norm, under the names nearly every transformer uses.
@@ -127,7 +127,7 @@ impl GatedMlp {
     pub fn read(cfg: &Config) -> Result<Self, ConfigError> {
         Ok(Self {
             width: cfg.req::<NonZeroUsize>("intermediate_size")?.get(),
-            act: cfg.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::Silu),
+            act: cfg.choice_opt("hidden_act", ACTIVATIONS)?.unwrap_or(Activation::Silu),
             bias: false,
         })
     }

@@ -52,8 +52,8 @@ pub use batch::{
     SpanRuns, span_reach,
 };
 pub use blueprint::{
-    AlternatingUpdates, Blueprint, Finish, Head, HyperConnections, LayerSpec, MediaVocabulary,
-    Names, NormPlacement, Passes, PerLayerInputs, Residual, RotatedModule, SpanRule, Stage, StreamKind,
+    AlternatingUpdates, Blueprint, Finish, Head, HyperConnections, LayerSpec, MediaVocabulary, Names,
+    NormPlacement, Passes, PerLayerInputs, Residual, RotatedModule, SpanRule, Stage, StreamKind,
 };
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
 pub use cross_weights::{CrossHead, CrossWeights};
@@ -75,15 +75,16 @@ pub use mixers::{
     SelectiveMamba2, ShortConv, StepNorms, Temperature, TimeMix, TokenHistory, TokenShift, WkvState,
 };
 pub use mlps::{
-    Activation, DenseAndRouted, Expert, GatedMlp, Latent, LatentNorms, LinearMlp, Mlp, Moe, NormedMlp,
-    PlainMlp, RouteGroups, RouteScores, Router, SharedExpert, SharedGate, Weighs,
+    ACTIVATIONS, DenseAndRouted, Expert, ExpertChoice, GatedMlp, Latent, LatentNorms, LinearMlp, Mlp, Moe,
+    NormedMlp, PlainMlp, ROUTE_SCORES, Router, SharedExpert, SharedGate, Weighs,
 };
+pub use mlx::{Activation, RotaryPairing, RouteGroups, RouteScores};
 pub use norm::Norm;
 pub use ops::Kernels;
 pub use pattern::{Captures, Pattern};
 pub use prompt_cache::{BlockImport, PromptCache};
 pub use quantization::{Foreign, Quantization, QuantizationChoice, TernaryScale, ZeroPoints};
 pub use rewrite::{WeightRewrite, When};
-pub use rope::{Position, Rope, RotaryAxes, RotaryPairing, RotarySections, Scaling, SectionLayout};
+pub use rope::{Position, Rope, RotaryAxes, RotarySections, Scaling, SectionLayout};
 pub use take_rows::take_rows;
 pub use weights::{LoadError, RandomWeights, Source, Weights};

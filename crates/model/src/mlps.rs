@@ -16,14 +16,14 @@ mod plain;
 mod router;
 
 use crate::spec::{Footprint, Rules, Tensors};
-pub use activation::Activation;
+pub use activation::ACTIVATIONS;
 pub use dense_and_routed::DenseAndRouted;
 pub use gated::GatedMlp;
 pub use linear::LinearMlp;
 pub use moe::{Expert, Latent, LatentNorms, Moe, SharedExpert, SharedGate};
 pub use normed::NormedMlp;
 pub use plain::PlainMlp;
-pub use router::{RouteGroups, RouteScores, Router, Weighs};
+pub use router::{ExpertChoice, ROUTE_SCORES, Router, Weighs};
 
 /// How each position is transformed on its own.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,6 +1,6 @@
 //! How position enters attention.
 
-use crate::{Config, ConfigError};
+use crate::{Config, ConfigError, RotaryPairing};
 
 /// How position enters attention.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,15 +76,6 @@ impl RotarySections {
         };
         Ok(section.opt("mrope_section")?.map(|pairs| Self { pairs, layout }))
     }
-}
-
-/// Which elements rotate together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RotaryPairing {
-    /// `(i, i + dims/2)`: nearly every model (GPT-NeoX).
-    Halves,
-    /// `(2i, 2i + 1)`: GPT-J and its descendants. MLX's name is traditional.
-    Interleaved,
 }
 
 /// How frequencies are stretched beyond the trained context. `trained` is in tokens.

@@ -130,10 +130,10 @@ pub enum RotaryAxes {
 /// Which elements rotate together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RotaryPairing {
-    /// `2i` and `2i + 1`.
-    Interleaved,
-    /// `i` and `i + dims / 2`.
+    /// `(i, i + dims/2)`: nearly every model (GPT-NeoX).
     Halves,
+    /// `(2i, 2i + 1)`: GPT-J and its descendants. MLX's name is traditional.
+    Interleaved,
 }
 
 /// Consecutive rows of one sequence.

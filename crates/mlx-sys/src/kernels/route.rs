@@ -28,15 +28,16 @@ pub struct Route {
     pub scale: f32,
 }
 
-/// From logits to scores.
+/// From router logits to the scores of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteScores {
     /// Softmax over all experts.
     Softmax,
-    /// Logits, and a softmax over the chosen ones as weights.
+    /// Logits choose; softmax over the chosen experts weighs.
     ChosenSoftmax,
+    /// The sigmoid of each.
     Sigmoid,
-    /// The square root of the softplus.
+    /// The square root of the softplus of each.
     SqrtSoftplus,
 }
 
@@ -44,8 +45,11 @@ pub enum RouteScores {
 /// good as the sum of its `best` best scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RouteGroups {
+    /// How many there are; divides the number of experts.
     pub count: usize,
+    /// How many take part.
     pub kept: usize,
+    /// A group is as good as the sum of so many of its best experts.
     pub best: usize,
 }
 

@@ -9,7 +9,7 @@ use super::source::{
     ATTN_CHUNK_MMA, ATTN_CHUNK_WIDE, ATTN_MMA, ATTN_REDUCE, ATTN_ROWS, Dialect, QK_ROPE_WRITE,
 };
 use crate::fast::{TemplateArg, TemplateValue};
-use crate::{Array, Dtype, Error, Result, device};
+use crate::{Array, Dtype, Error, Result, RotaryPairing, device};
 
 /// Numbers of an item of attention: first row, rows, position of the first row (−rows attends to nothing and gives zeros),
 /// start of the sequence's block table, blocks that were freed behind the sink blocks, 1 for rows that are copied from
@@ -82,15 +82,6 @@ impl PoolFormat {
     }
 }
 
-/// Which elements rotate together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RotaryOrder {
-    /// `(i, i + dims / 2)`.
-    Halves,
-    /// `(2i, 2i + 1)`.
-    Interleaved,
-}
-
 /// RMS norm of heads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RotaryNorm {
@@ -127,7 +118,7 @@ pub struct Rotary {
     /// How many elements of a head rotate; even, 0 for no rotation.
     pub dims: i32,
     /// Which elements rotate together.
-    pub order: RotaryOrder,
+    pub order: RotaryPairing,
     /// Rotated elements are multiplied by this.
     pub magnitude: f32,
     /// How many positions a row has.
@@ -180,7 +171,7 @@ impl Rotary {
             ("LATE", TemplateValue::Bool(matches!(self.norm, RotaryNorm::Late(_)))),
             ("CLIPPED", TemplateValue::Bool(self.clip.is_some())),
             bits("CLIP", self.clip.unwrap_or_default()),
-            ("INTERLEAVED", TemplateValue::Bool(self.order == RotaryOrder::Interleaved)),
+            ("INTERLEAVED", TemplateValue::Bool(self.order == RotaryPairing::Interleaved)),
             ("AXES", TemplateValue::Bool(self.axes == RotaryAxes::Three)),
             bits("EPS", eps),
             ("VALUE_NORM", TemplateValue::Bool(value_norm)),

@@ -3,52 +3,11 @@
 use super::elementwise::is_float;
 use super::plan::{Operand, Plan, bits, dtype, int};
 use super::source::{GATED, HEAD_GATE, XIELU};
-use crate::Dtype;
 use crate::fast::TemplateValue;
+use crate::{Activation, Dtype};
 
-/// The function of a gate.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Gate {
-    /// `x · sigmoid(x)`.
-    Silu,
-    /// With the error function.
-    Gelu,
-    /// Gelu's approximation by `tanh`.
-    GeluTanh,
-    /// `sigmoid(x)`.
-    Sigmoid,
-    /// `max(x, 0)`.
-    Relu,
-    /// `max(x, 0)²`.
-    SquaredRelu,
-    /// `x · sigmoid(alpha · x)`.
-    Swish {
-        /// 1.702 for an approximation of gelu.
-        alpha: f32,
-    },
-    /// `factor · x`.
-    Scaled {
-        /// As the rows' dtype holds it.
-        factor: f32,
-    },
-    /// `min(silu(x), limit)`, and up within the limit.
-    LimitedSilu {
-        /// Above zero.
-        limit: f32,
-    },
-    /// `silu(min(x, limit))`, and up within the limit.
-    ClampedSilu {
-        /// Above zero.
-        limit: f32,
-    },
-    /// `x · sigmoid(alpha · x)` of `min(x, limit)`, and one more than up within the limit.
-    ClippedSwish {
-        /// In the sigmoid.
-        alpha: f32,
-        /// Above zero.
-        limit: f32,
-    },
-}
+/// Of [`Activation::QuickGelu`].
+const QUICK_GELU: f32 = 1.702;
 
 /// Where the two operands are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +30,7 @@ pub struct Gated {
     /// Elements of a result's row.
     pub width: i32,
     /// The gate's function.
-    pub gate: Gate,
+    pub gate: Activation,
     /// Where the operands are.
     pub layout: GateLayout,
     /// How they are stored.
@@ -79,7 +38,8 @@ pub struct Gated {
 }
 
 impl Gated {
-    /// Inputs `gate` and `up`; output `y`, `[rows, width]`. `None` for widths that are no multiple of 8.
+    /// Inputs `gate` and `up`; output `y`, `[rows, width]`. `None` for widths that are no multiple of 8, and for functions that
+    /// the kernel does not have, or not without `up`.
     pub fn plan(&self) -> Option<Plan> {
         if self.width % 8 != 0 || !is_float(self.dtype) {
             return None;
@@ -89,18 +49,23 @@ impl Gated {
             GateLayout::Apart | GateLayout::Alone => (self.width, 0),
         };
         let (act, alpha, limit) = match self.gate {
-            Gate::Silu => (0, 0.0, 0.0),
-            Gate::Gelu => (1, 0.0, 0.0),
-            Gate::GeluTanh => (2, 0.0, 0.0),
-            Gate::Sigmoid => (3, 0.0, 0.0),
-            Gate::Relu => (4, 0.0, 0.0),
-            Gate::SquaredRelu => (5, 0.0, 0.0),
-            Gate::Swish { alpha } => (6, alpha, 0.0),
-            Gate::Scaled { factor } => (7, factor, 0.0),
-            Gate::LimitedSilu { limit } => (8, 0.0, limit),
-            Gate::ClampedSilu { limit } => (9, 0.0, limit),
-            Gate::ClippedSwish { alpha, limit } => (10, alpha, limit),
+            Activation::Silu => (0, 0.0, 0.0),
+            Activation::Gelu => (1, 0.0, 0.0),
+            Activation::GeluTanh => (2, 0.0, 0.0),
+            Activation::Sigmoid => (3, 0.0, 0.0),
+            Activation::Relu => (4, 0.0, 0.0),
+            Activation::Relu2 => (5, 0.0, 0.0),
+            Activation::QuickGelu => (6, QUICK_GELU, 0.0),
+            Activation::Scaled { factor } => (7, factor, 0.0),
+            Activation::LimitedSilu { limit } => (8, 0.0, limit),
+            Activation::ClampedSilu { limit } => (9, 0.0, limit),
+            Activation::ClippedSwiglu { alpha, limit } => (10, alpha, limit),
+            Activation::Situ { .. } | Activation::SparseGelu { .. } | Activation::Xielu => return None,
         };
+        // These change `up`, too.
+        if act >= 8 && self.layout == GateLayout::Alone {
+            return None;
+        }
         let threads = 128;
         let groups = (self.width / 8 + threads - 1) / threads;
         Plan {

@@ -2,14 +2,13 @@
 //!
 //! Source: arXiv 2405.04434 §2.1.2, with the keys' projection absorbed into the queries.
 
-use super::attention::RotaryOrder;
 use super::elementwise::is_float;
 use super::linear::{FewRowsWeight, Stored, even, is_half_width, units, whole};
 use super::plan::{Plan, bits, dtype, int, unused_output};
 use super::source::{ATTN_LATENT, ATTN_REDUCE, Dialect, LATENT_GATHER, LATENT_WRITE, WMM_HEADS};
 use super::weight_format::WeightFormat;
 use crate::fast::TemplateValue;
-use crate::{Array, Dtype, Error, Result, device};
+use crate::{Array, Dtype, Error, Result, RotaryPairing, device};
 
 /// Widths of latent attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +44,7 @@ impl LatentShape {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LatentRotation {
     /// Which elements rotate together.
-    pub order: RotaryOrder,
+    pub order: RotaryPairing,
     /// Rotated elements are multiplied by this.
     pub magnitude: f32,
 }
@@ -83,7 +82,7 @@ impl LatentWrite {
         }
         let (order, magnitude) = match self.rotation {
             Some(LatentRotation { order, magnitude }) => (order, magnitude),
-            None => (RotaryOrder::Halves, 1.0),
+            None => (RotaryPairing::Halves, 1.0),
         };
         let (simds, groups) = (8, heads / self.shape.group_heads());
         let constants = vec![
@@ -96,7 +95,7 @@ impl LatentWrite {
             int("RD", rope_dim),
             int("NS", simds),
             ("TURNS", TemplateValue::Bool(self.rotation.is_some())),
-            ("INTERLEAVED", TemplateValue::Bool(order == RotaryOrder::Interleaved)),
+            ("INTERLEAVED", TemplateValue::Bool(order == RotaryPairing::Interleaved)),
             bits("MAGNITUDE", magnitude),
             bits("EPS", self.eps),
             bits("FACTOR", self.factor),

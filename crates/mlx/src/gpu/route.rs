@@ -3,21 +3,8 @@
 use super::elementwise::is_float;
 use super::plan::{Plan, bits, dtype, int};
 use super::source::{ROUTE, WEIGHTED_SUM};
-use crate::Dtype;
 use crate::fast::TemplateValue;
-
-/// From logits to the scores of experts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scores {
-    /// Softmax over all experts.
-    Softmax,
-    /// Logits choose; softmax over the chosen experts.
-    ChosenSoftmax,
-    /// The sigmoid of each.
-    Sigmoid,
-    /// The square root of the softplus of each.
-    SqrtSoftplus,
-}
+use crate::{Dtype, RouteScores};
 
 /// Weights of chosen experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +61,7 @@ pub struct Route {
     /// Experts of a row.
     pub top_k: i32,
     /// What logits become.
-    pub scores: Scores,
+    pub scores: RouteScores,
     /// Before that they become `cap · tanh(logit / cap)`.
     pub softcap: Option<f32>,
     /// What chooses with the scores.

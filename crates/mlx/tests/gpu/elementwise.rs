@@ -1,9 +1,10 @@
 //! Norms, sums, and products with few outputs.
 
+use mlx::Activation;
 use mlx::Dtype::{self, Bf16, F16, F32};
 use mlx::gpu::{
-    AddChosen, AddNorm, AddTerm, Dialect, Gate, GateLayout, Gated, JoinedTerm, LayerNorm, Narrow,
-    NormColumns, Operand, Plan, RmsNorm, Term,
+    AddChosen, AddNorm, AddTerm, Dialect, GateLayout, Gated, JoinedTerm, LayerNorm, Narrow, NormColumns,
+    Operand, Plan, RmsNorm, Term,
 };
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, in_parts, tolerance};
@@ -316,7 +317,7 @@ fn more_rows_than_cuda_has_groups_are_left_to_mlx() {
             AddChosen { dtype, rows, width }.plan(),
             AddTerm { dtype, rows, width, term: Term::Plain }.plan(),
             Narrow { dtype, rows, inputs: width, outputs: 1 }.plan(),
-            Gated { dtype, rows, width, gate: Gate::Silu, layout: GateLayout::Alone, operand }.plan(),
+            Gated { dtype, rows, width, gate: Activation::Silu, layout: GateLayout::Alone, operand }.plan(),
         ]
     };
     assert!(plans(65_535).iter().all(Option::is_some));

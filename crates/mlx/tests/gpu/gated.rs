@@ -1,12 +1,13 @@
 //! Activations, gated and alone, and gates of heads.
 
+use mlx::Activation;
 use mlx::Dtype::{self, Bf16, F16, F32};
-use mlx::gpu::{Dialect, Gate, GateLayout, Gated, HeadGate, HeadGateFunction, Operand, Xielu};
+use mlx::gpu::{Dialect, GateLayout, Gated, HeadGate, HeadGateFunction, Operand, Xielu};
 
 use crate::elementwise::{Case, worst};
 use crate::emulator::{Numbers, Tensor, in_parts};
 
-fn gated(dtype: Dtype, rows: i32, width: i32, gate: Gate, layout: GateLayout) -> Case {
+fn gated(dtype: Dtype, rows: i32, width: i32, gate: Activation, layout: GateLayout) -> Case {
     let mut numbers = Numbers(rows as u64 * width as u64);
     let operand = Operand::Whole;
     let plan = Gated { dtype, rows, width, gate, layout, operand }.plan().unwrap();
@@ -34,29 +35,30 @@ fn gated(dtype: Dtype, rows: i32, width: i32, gate: Gate, layout: GateLayout) ->
     };
     let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
     let act = |x: f64| match gate {
-        Gate::Silu => x * sigmoid(x),
-        Gate::Gelu => 0.5 * x * (1.0 + erf(x / 2f64.sqrt())),
-        Gate::GeluTanh => 0.5 * x * (1.0 + (0.797_884_560_8 * (x + 0.044_715 * x.powi(3))).tanh()),
-        Gate::Sigmoid => sigmoid(x),
-        Gate::Relu => x.max(0.0),
-        Gate::SquaredRelu => x.max(0.0).powi(2),
-        Gate::Swish { alpha } => x * sigmoid(f64::from(alpha) * x),
-        Gate::Scaled { factor } => f64::from(factor) * x,
-        Gate::LimitedSilu { limit } => (x * sigmoid(x)).min(f64::from(limit)),
-        Gate::ClampedSilu { limit } => {
+        Activation::Silu => x * sigmoid(x),
+        Activation::Gelu => 0.5 * x * (1.0 + erf(x / 2f64.sqrt())),
+        Activation::GeluTanh => 0.5 * x * (1.0 + (0.797_884_560_8 * (x + 0.044_715 * x.powi(3))).tanh()),
+        Activation::Sigmoid => sigmoid(x),
+        Activation::Relu => x.max(0.0),
+        Activation::Relu2 => x.max(0.0).powi(2),
+        Activation::QuickGelu => x * sigmoid(1.702 * x),
+        Activation::Scaled { factor } => f64::from(factor) * x,
+        Activation::LimitedSilu { limit } => (x * sigmoid(x)).min(f64::from(limit)),
+        Activation::ClampedSilu { limit } => {
             let x = x.min(f64::from(limit));
             x * sigmoid(x)
         }
-        Gate::ClippedSwish { alpha, limit } => {
+        Activation::ClippedSwiglu { alpha, limit } => {
             let x = x.min(f64::from(limit));
             x * sigmoid(f64::from(alpha) * x)
         }
+        Activation::Situ { .. } | Activation::SparseGelu { .. } | Activation::Xielu => panic!("no kernel"),
     };
     let other = |up: f64| match gate {
-        Gate::LimitedSilu { limit } | Gate::ClampedSilu { limit } => {
+        Activation::LimitedSilu { limit } | Activation::ClampedSilu { limit } => {
             up.clamp(-f64::from(limit), f64::from(limit))
         }
-        Gate::ClippedSwish { limit, .. } => 1.0 + up.clamp(-f64::from(limit), f64::from(limit)),
+        Activation::ClippedSwiglu { limit, .. } => 1.0 + up.clamp(-f64::from(limit), f64::from(limit)),
         _ => up,
     };
     let expected = vec![gates.iter().zip(&ups).map(|(gate, up)| act(*gate) * other(*up)).collect()];
@@ -65,7 +67,7 @@ fn gated(dtype: Dtype, rows: i32, width: i32, gate: Gate, layout: GateLayout) ->
 
 /// A gated activation where both operands come in parts, of one product.
 fn gated_parts(dtype: Dtype, rows: i32, width: i32) -> Case {
-    let (gate, layout) = (Gate::Silu, GateLayout::Joined);
+    let (gate, layout) = (Activation::Silu, GateLayout::Joined);
     let mut case = gated(dtype, rows, width, gate, layout);
     case.plan = Gated { dtype, rows, width, gate, layout, operand: Operand::Parts }.plan().unwrap();
     let parts = in_parts(&case.inputs[0], &mut Numbers(1));
@@ -75,7 +77,7 @@ fn gated_parts(dtype: Dtype, rows: i32, width: i32) -> Case {
 
 /// One operand in parts.
 fn gated_alone_of_parts(dtype: Dtype, rows: i32, width: i32) -> Case {
-    let (gate, layout) = (Gate::GeluTanh, GateLayout::Alone);
+    let (gate, layout) = (Activation::GeluTanh, GateLayout::Alone);
     let mut case = gated(dtype, rows, width, gate, layout);
     case.plan = Gated { dtype, rows, width, gate, layout, operand: Operand::Parts }.plan().unwrap();
     let parts = in_parts(&case.inputs[0], &mut Numbers(1));
@@ -133,18 +135,18 @@ fn erf(x: f64) -> f64 {
 
 fn gates() -> Vec<Case> {
     vec![
-        gated(Bf16, 3, 1048, Gate::Silu, GateLayout::Joined),
-        gated(F32, 2, 24, Gate::Gelu, GateLayout::Joined),
-        gated(F16, 1, 64, Gate::GeluTanh, GateLayout::Apart),
-        gated(F32, 5, 40, Gate::Sigmoid, GateLayout::Apart),
+        gated(Bf16, 3, 1048, Activation::Silu, GateLayout::Joined),
+        gated(F32, 2, 24, Activation::Gelu, GateLayout::Joined),
+        gated(F16, 1, 64, Activation::GeluTanh, GateLayout::Apart),
+        gated(F32, 5, 40, Activation::Sigmoid, GateLayout::Apart),
         gated_parts(Bf16, 3, 1048),
-        gated(Bf16, 3, 1048, Gate::Relu, GateLayout::Apart),
-        gated(Bf16, 3, 1048, Gate::SquaredRelu, GateLayout::Alone),
-        gated(F32, 2, 24, Gate::Swish { alpha: 1.702 }, GateLayout::Alone),
-        gated(F16, 2, 64, Gate::Scaled { factor: 0.25 }, GateLayout::Alone),
-        gated(Bf16, 2, 1048, Gate::LimitedSilu { limit: 0.75 }, GateLayout::Joined),
-        gated(F32, 2, 40, Gate::ClampedSilu { limit: 0.75 }, GateLayout::Apart),
-        gated(Bf16, 3, 1048, Gate::ClippedSwish { alpha: 1.702, limit: 1.25 }, GateLayout::Joined),
+        gated(Bf16, 3, 1048, Activation::Relu, GateLayout::Apart),
+        gated(Bf16, 3, 1048, Activation::Relu2, GateLayout::Alone),
+        gated(F32, 2, 24, Activation::QuickGelu, GateLayout::Alone),
+        gated(F16, 2, 64, Activation::Scaled { factor: 0.25 }, GateLayout::Alone),
+        gated(Bf16, 2, 1048, Activation::LimitedSilu { limit: 0.75 }, GateLayout::Joined),
+        gated(F32, 2, 40, Activation::ClampedSilu { limit: 0.75 }, GateLayout::Apart),
+        gated(Bf16, 3, 1048, Activation::ClippedSwiglu { alpha: 1.702, limit: 1.25 }, GateLayout::Joined),
         gated_alone_of_parts(Bf16, 3, 1048),
     ]
 }

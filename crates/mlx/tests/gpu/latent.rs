@@ -1,9 +1,9 @@
 //! Latent attention: norm, rotation and write, products of each head, rows that decode.
 
 use mlx::Dtype::{self, Bf16, F16, F32, I32, U32};
+use mlx::RotaryPairing;
 use mlx::gpu::{
-    Dialect, HeadProduct, LatentRotation, LatentShape, LatentWrite, PagedLatents, Plan, RotaryOrder,
-    WeightFormat,
+    Dialect, HeadProduct, LatentRotation, LatentShape, LatentWrite, PagedLatents, Plan, WeightFormat,
 };
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
@@ -61,8 +61,8 @@ fn write_reference(
         let mut y = x.to_vec();
         for (pair, radians) in radians.iter().enumerate() {
             let (i, j) = match order {
-                RotaryOrder::Halves => (pair, pair + rope / 2),
-                RotaryOrder::Interleaved => (2 * pair, 2 * pair + 1),
+                RotaryPairing::Halves => (pair, pair + rope / 2),
+                RotaryPairing::Interleaved => (2 * pair, 2 * pair + 1),
             };
             let (sin, cos) = (f64::from(position) * radians).sin_cos();
             let magnitude = f64::from(magnitude);
@@ -92,7 +92,7 @@ fn write_reference(
 }
 
 fn writes() -> Vec<Case> {
-    let halves = LatentRotation { order: RotaryOrder::Halves, magnitude: 1.0 };
+    let halves = LatentRotation { order: RotaryPairing::Halves, magnitude: 1.0 };
     let write = |dtype, shape| LatentWrite {
         dtype,
         pool: dtype,
@@ -102,7 +102,7 @@ fn writes() -> Vec<Case> {
         eps: 1e-6,
         factor: 1.0,
     };
-    let neighbours = LatentRotation { order: RotaryOrder::Interleaved, magnitude: 1.25 };
+    let neighbours = LatentRotation { order: RotaryPairing::Interleaved, magnitude: 1.25 };
     vec![
         write_case(write(F32, shape(5, 64, 16)), 3),
         write_case(LatentWrite { rotation: Some(neighbours), ..write(Bf16, shape(16, 512, 64)) }, 4),

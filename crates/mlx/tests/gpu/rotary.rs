@@ -1,9 +1,10 @@
 //! Norm, rotation and the write of keys and values.
 
 use mlx::Dtype::{self, Bf16, F16, F32};
+use mlx::RotaryPairing;
 use mlx::gpu::{
     Dialect, HeadShape, Operand, Plan, PoolFormat, Projected, QueryTemperature, Rotary, RotaryAxes,
-    RotaryNorm, RotaryOrder,
+    RotaryNorm,
 };
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, in_parts, tolerance};
@@ -93,8 +94,8 @@ fn reference(
             }
             for (pair, frequency) in frequencies.iter().enumerate().take(half) {
                 let (i, j) = match rotary.order {
-                    RotaryOrder::Halves => (pair, pair + half),
-                    RotaryOrder::Interleaved => (2 * pair, 2 * pair + 1),
+                    RotaryPairing::Halves => (pair, pair + half),
+                    RotaryPairing::Interleaved => (2 * pair, 2 * pair + 1),
                 };
                 let position = match rotary.axes {
                     RotaryAxes::One => positions[row],
@@ -136,7 +137,7 @@ fn cases() -> Vec<Case> {
         shape,
         projected: Projected::QueriesKeysValues,
         dims,
-        order: RotaryOrder::Halves,
+        order: RotaryPairing::Halves,
         magnitude: 1.0,
         axes: RotaryAxes::One,
         clip: None,
@@ -148,7 +149,7 @@ fn cases() -> Vec<Case> {
     let temperature = |beta, period, shift| Some(QueryTemperature { beta, period, shift });
     let normed = RotaryNorm::Rms(1e-6);
     let packed = |bits, group| PoolFormat::Packed { bits, group };
-    let interleaved = RotaryOrder::Interleaved;
+    let interleaved = RotaryPairing::Interleaved;
     vec![
         case(Rotary { norm: normed, ..rotary(Bf16, shape(6, 2, 128), 128) }, 3),
         case(Rotary { norm: normed, order: interleaved, ..rotary(F16, shape(4, 1, 64), 64) }, 4),

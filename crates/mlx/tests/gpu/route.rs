@@ -1,9 +1,8 @@
 //! Choice of experts, and the weighted sum of what they computed, in both dialects.
 
 use mlx::Dtype::{self, Bf16, F16, F32};
-use mlx::gpu::{
-    Correction, Dialect, ExpertFactors, ExpertGroups, Plan, Route, RouteWeights, Scores, WeightedSum,
-};
+use mlx::RouteScores;
+use mlx::gpu::{Correction, Dialect, ExpertFactors, ExpertGroups, Plan, Route, RouteWeights, WeightedSum};
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
 
@@ -12,7 +11,7 @@ const PLAIN: Route = Route {
     rows: 1,
     experts: 4,
     top_k: 2,
-    scores: Scores::Softmax,
+    scores: RouteScores::Softmax,
     softcap: None,
     correction: Correction::Absent,
     groups: ExpertGroups::ONE,
@@ -21,7 +20,8 @@ const PLAIN: Route = Route {
     factors: ExpertFactors::Absent,
 };
 const RENORMALIZED: Route = Route { weights: RouteWeights::Renormalized, ..PLAIN };
-const CORRECTED: Route = Route { correction: Correction::PerExpert, scores: Scores::Sigmoid, ..RENORMALIZED };
+const CORRECTED: Route =
+    Route { correction: Correction::PerExpert, scores: RouteScores::Sigmoid, ..RENORMALIZED };
 
 const ROUTES: [Route; 10] = [
     Route { dtype: Bf16, rows: 5, experts: 128, top_k: 8, ..RENORMALIZED },
@@ -31,14 +31,14 @@ const ROUTES: [Route; 10] = [
     Route { rows: 6, experts: 256, top_k: 8, factor: 2.5, groups: groups(8, 4, 2), ..CORRECTED },
     Route { rows: 5, experts: 160, top_k: 6, factor: 16.0, groups: groups(8, 3, 1), ..PLAIN },
     Route { dtype: Bf16, rows: 3, experts: 64, top_k: 6, ..CORRECTED },
-    Route { rows: 3, experts: 40, top_k: 4, scores: Scores::SqrtSoftplus, ..CORRECTED },
-    Route { rows: 2, experts: 32, top_k: 4, scores: Scores::ChosenSoftmax, ..PLAIN },
+    Route { rows: 3, experts: 40, top_k: 4, scores: RouteScores::SqrtSoftplus, ..CORRECTED },
+    Route { rows: 2, experts: 32, top_k: 4, scores: RouteScores::ChosenSoftmax, ..PLAIN },
     Route {
         dtype: Bf16,
         rows: 5,
         experts: 128,
         top_k: 8,
-        scores: Scores::ChosenSoftmax,
+        scores: RouteScores::ChosenSoftmax,
         factors: ExpertFactors::PerExpert,
         ..PLAIN
     },
@@ -70,10 +70,10 @@ fn expected(route: &Route, inputs: &[Tensor]) -> (Vec<f64>, Vec<f64>) {
         let row: Vec<f64> = row.iter().map(capped).collect();
         let total: f64 = row.iter().map(|logit| logit.exp()).sum();
         let score = |logit: &f64| match route.scores {
-            Scores::Softmax => logit.exp() / total,
-            Scores::ChosenSoftmax => *logit,
-            Scores::Sigmoid => 1.0 / (1.0 + (-logit).exp()),
-            Scores::SqrtSoftplus => (1.0 + logit.exp()).ln().sqrt(),
+            RouteScores::Softmax => logit.exp() / total,
+            RouteScores::ChosenSoftmax => *logit,
+            RouteScores::Sigmoid => 1.0 / (1.0 + (-logit).exp()),
+            RouteScores::SqrtSoftplus => (1.0 + logit.exp()).ln().sqrt(),
         };
         let scores: Vec<f64> = row.iter().map(score).collect();
         let mut choosing = scores.clone();
@@ -97,11 +97,13 @@ fn expected(route: &Route, inputs: &[Tensor]) -> (Vec<f64>, Vec<f64>) {
         order.sort_by(|a, b| choosing[*b].total_cmp(&choosing[*a]));
         let best = &order[..route.top_k as usize];
         let weight = |expert: &usize| match route.scores {
-            Scores::ChosenSoftmax => scores[*expert].exp(),
+            RouteScores::ChosenSoftmax => scores[*expert].exp(),
             _ => scores[*expert],
         };
         let whole: f64 = match (route.weights, route.scores) {
-            (RouteWeights::Renormalized, _) | (_, Scores::ChosenSoftmax) => best.iter().map(weight).sum(),
+            (RouteWeights::Renormalized, _) | (_, RouteScores::ChosenSoftmax) => {
+                best.iter().map(weight).sum()
+            }
             (RouteWeights::Scores, _) => 1.0,
         };
         experts.extend(best.iter().map(|expert| *expert as f64));

@@ -1,10 +1,10 @@
 //! What MLX gets to compile: the properties of a text that its wrapping depends on.
 
-use mlx::Dtype;
 use mlx::gpu::{
-    AddNorm, Dialect, Gate, GateLayout, Gated, HeadShape, JoinedTerm, MatrixUnit, Operand, PagedAttention,
-    Plan, PoolFormat, Projected, Rotary, RotaryAxes, RotaryNorm, RotaryOrder, SinkLogits, cuda_program_text,
+    AddNorm, Dialect, GateLayout, Gated, HeadShape, JoinedTerm, MatrixUnit, Operand, PagedAttention, Plan,
+    PoolFormat, Projected, Rotary, RotaryAxes, RotaryNorm, SinkLogits, cuda_program_text,
 };
+use mlx::{Activation, Dtype, RotaryPairing};
 
 fn plans(dialect: Dialect) -> Vec<Plan> {
     let dtype = Dtype::Bf16;
@@ -27,7 +27,7 @@ fn plans(dialect: Dialect) -> Vec<Plan> {
         shape,
         projected: Projected::QueriesKeysValues,
         dims: 128,
-        order: RotaryOrder::Halves,
+        order: RotaryPairing::Halves,
         magnitude: 1.0,
         axes: RotaryAxes::One,
         clip: None,
@@ -48,7 +48,7 @@ fn plans(dialect: Dialect) -> Vec<Plan> {
             dtype,
             rows: 2,
             width: 64,
-            gate: Gate::Silu,
+            gate: Activation::Silu,
             layout: GateLayout::Joined,
             operand: Operand::Whole,
         }

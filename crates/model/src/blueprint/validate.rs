@@ -45,7 +45,9 @@ impl Blueprint {
             StreamKind::Plain | StreamKind::F32 => return,
             StreamKind::Alternating(AlternatingUpdates { copies, active, .. }) => {
                 return broken.check((1..=64).contains(&copies) && active < copies, || {
-                    format!("`altup_active_idx` ({active}) is below `altup_num_inputs` ({copies}), at most 64")
+                    format!(
+                        "`altup_active_idx` ({active}) is below `altup_num_inputs` ({copies}), at most 64"
+                    )
                 });
             }
             StreamKind::Hyper(HyperConnections { copies, iterations, .. }) => {
@@ -57,7 +59,10 @@ impl Blueprint {
             }
             StreamKind::History { .. } => {}
         }
-        let has_pairs = self.layers.iter().all(|layer| matches!(layer.norm_placement, NormPlacement::Pre { .. }));
-        broken.check(has_pairs, || "layers that read a mix of the stream have a norm before each part".to_owned());
+        let has_pairs =
+            self.layers.iter().all(|layer| matches!(layer.norm_placement, NormPlacement::Pre { .. }));
+        broken.check(has_pairs, || {
+            "layers that read a mix of the stream have a norm before each part".to_owned()
+        });
     }
 }

@@ -15,7 +15,7 @@ pub(super) fn head_norm(cfg: &Config) -> Result<Vec<WeightRewrite>, ConfigError>
 /// Its experts.
 pub(super) fn moe(cfg: &Config, dense: GatedMlp) -> Result<Moe, ConfigError> {
     let router = Router {
-        scores: cfg.choice_opt("score_function", RouteScores::CHOICES)?.unwrap_or(RouteScores::Softmax),
+        scores: cfg.choice_opt("score_function", ROUTE_SCORES)?.unwrap_or(RouteScores::Softmax),
         correction_bias: cfg.or("moe_router_enable_expert_bias", false)?,
         ..Router::SOFTMAX
     };

@@ -37,7 +37,7 @@ fn moe(cfg: &Config) -> Result<Moe, ConfigError> {
     };
     let top_k = cfg.req("num_experts_per_tok")?;
     let router = Router {
-        scores: cfg.choice_opt("scoring_func", RouteScores::CHOICES)?.unwrap_or(RouteScores::SqrtSoftplus),
+        scores: cfg.choice_opt("scoring_func", ROUTE_SCORES)?.unwrap_or(RouteScores::SqrtSoftplus),
         logit_scale: 1.0 / cfg.or::<f32>("gate_temp", 1.0)?,
         renormalize: top_k > 1 && cfg.or("norm_topk_prob", true)?,
         scale: cfg.or("routed_scaling_factor", 1.5)?,

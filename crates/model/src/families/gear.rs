@@ -31,7 +31,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         norm_eps: dims.norm.eps(),
         bias,
     };
-    let act = cfg.choice_opt("hidden_activation", Activation::CHOICES)?.unwrap_or(Activation::GeluTanh);
+    let act = cfg.choice_opt("hidden_activation", ACTIVATIONS)?.unwrap_or(Activation::GeluTanh);
     let mlp = GatedMlp { act, ..GatedMlp::read(cfg)? };
     let layer = |mixer: Mixer| LayerSpec::pre_norm(mixer, mlp, dims.norm).with_norms(NormPlacement::GEMMA);
     let conv = LayerSpec { mixer_name: "local_mixer", ..layer(conv.into()) };

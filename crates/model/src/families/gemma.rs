@@ -11,7 +11,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
 
 /// Gemma as the text model of PaliGemma, with the activation that it was trained with.
 pub(super) fn read_below_encoder(cfg: &Config) -> Result<Blueprint, ConfigError> {
-    let act = cfg.choice_opt("hidden_activation", Activation::CHOICES)?;
+    let act = cfg.choice_opt("hidden_activation", ACTIVATIONS)?;
     read_with(cfg, act.unwrap_or(Activation::GeluTanh))
 }
 

@@ -36,7 +36,7 @@ fn blueprint(cfg: &Config, dims: Dims) -> Result<Blueprint, ConfigError> {
     for cap in ["attn_logit_softcapping", "final_logit_softcapping"] {
         cfg.only(cap, serde_json::Value::Null)?;
     }
-    let act = cfg.choice_opt("hidden_activation", Activation::CHOICES)?.unwrap_or(Activation::GeluTanh);
+    let act = cfg.choice_opt("hidden_activation", ACTIVATIONS)?.unwrap_or(Activation::GeluTanh);
     let mlp = GatedMlp { act, ..GatedMlp::read(cfg)? };
     let [global, local] = rotations(cfg, dims.head_dim)?;
     let global = Attention {

@@ -27,7 +27,7 @@ pub(super) fn kimi_delta(cfg: &Config, norm_eps: f32) -> Result<DeltaAttention, 
 
 /// Its experts.
 pub(super) fn moe(cfg: &Config, dense: GatedMlp) -> Result<Moe, ConfigError> {
-    let scores = cfg.choice_opt("moe_router_activation_func", RouteScores::CHOICES)?;
+    let scores = cfg.choice_opt("moe_router_activation_func", ROUTE_SCORES)?;
     let scores = scores.unwrap_or(RouteScores::Sigmoid);
     let router = Router { scores, renormalize: true, ..Router::SIGMOID_CORRECTED };
     let fields = MoeFields {

@@ -9,7 +9,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let dims = Dims::read_untied(cfg)?;
     let position = rope(cfg, &dims)?;
     let biases = (cfg.or("attention_bias", false)?, cfg.or("mlp_bias", false)?);
-    let act = cfg.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::Silu);
+    let act = cfg.choice_opt("hidden_act", ACTIVATIONS)?.unwrap_or(Activation::Silu);
     let layer = |block: &Config| -> Result<LayerSpec, ConfigError> {
         let (mixer, mlp) = (mixer(block, &dims, &position, biases.0)?, mlp(block, &dims, act, biases.1)?);
         let (before, before_mlp) = ("input_layernorm", "post_attention_layernorm");

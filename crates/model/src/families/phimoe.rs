@@ -16,7 +16,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         top_k: cfg.or("num_experts_per_tok", 2)?,
         expert: GatedMlp { width: cfg.req("intermediate_size")?, act: Activation::Silu, bias: false }.into(),
         router: Router {
-            scores: RouteScores::SparseMixer(cfg.or("router_jitter_noise", 0.01)?),
+            choice: ExpertChoice::SparseMixer(cfg.or("router_jitter_noise", 0.01)?),
             ..Router::SOFTMAX
         },
         shared: None,

@@ -41,7 +41,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         norm: NORM,
         head: Head::Tied,
     };
-    let act = cfg.choice_opt("activation_function", Activation::CHOICES)?.unwrap_or(Activation::Gelu);
+    let act = cfg.choice_opt("activation_function", ACTIVATIONS)?.unwrap_or(Activation::Gelu);
     let layer = |number: usize| {
         let attention = Attention::new(&dims, Position::None).with_bias(true);
         let crossing = CrossAttention {

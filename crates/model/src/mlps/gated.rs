@@ -2,7 +2,7 @@
 
 mod forward;
 
-use super::Activation;
+use crate::Activation;
 use crate::manifest::Scope;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};

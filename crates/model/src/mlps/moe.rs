@@ -3,7 +3,8 @@
 mod forward;
 mod shared;
 
-use super::{Activation, GatedMlp, PlainMlp, Router};
+use super::{GatedMlp, PlainMlp, Router};
+use crate::Activation;
 use crate::Norm;
 use crate::manifest::{Scope, TensorRole};
 use crate::rules::Broken;

@@ -5,11 +5,14 @@ mod forward;
 
 use crate::manifest::{Scope, TensorRole};
 use crate::rules::Broken;
+use crate::{RouteGroups, RouteScores};
 pub(super) use forward::RouterBlock;
 
 /// From router logits to experts and their weights: a score for each expert in float32, the best `top_k`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Router {
+    /// How experts are chosen.
+    pub choice: ExpertChoice,
     /// From logits to scores.
     pub scores: RouteScores,
     /// Logits are multiplied by this (Muse Spark).
@@ -43,42 +46,27 @@ pub enum Weighs {
     Inputs,
 }
 
-/// From router logits to the scores of experts.
+/// Which experts a row has.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum RouteScores {
-    /// Softmax over all experts.
-    Softmax,
-    /// Logits choose; softmax over the chosen experts weighs.
-    ChosenSoftmax,
-    /// The sigmoid of each.
-    Sigmoid,
-    /// The square root of the softplus of each.
-    SqrtSoftplus,
+pub enum ExpertChoice {
+    /// The experts with the best scores.
+    Best,
     /// One after the other, each weighed by a softmax over those that come close to it: within twice this share.
     /// Source: arXiv 2409.12136 §2.2.
     SparseMixer(f32),
 }
 
-/// Groups of experts, of which a few take part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RouteGroups {
-    /// How many there are; divides the number of experts.
-    pub count: usize,
-    /// How many take part.
-    pub kept: usize,
-    /// A group is as good as the sum of so many of its best experts.
-    pub best: usize,
-}
-
-impl RouteScores {
-    /// As DeepSeek spells them.
-    pub const CHOICES: &[(&str, Self)] =
-        &[("softmax", Self::Softmax), ("sigmoid", Self::Sigmoid), ("sqrtsoftplus", Self::SqrtSoftplus)];
-}
+/// Scores as DeepSeek spells them.
+pub const ROUTE_SCORES: &[(&str, RouteScores)] = &[
+    ("softmax", RouteScores::Softmax),
+    ("sigmoid", RouteScores::Sigmoid),
+    ("sqrtsoftplus", RouteScores::SqrtSoftplus),
+];
 
 impl Router {
     /// The probabilities among all experts.
     pub const SOFTMAX: Self = Self {
+        choice: ExpertChoice::Best,
         scores: RouteScores::Softmax,
         logit_scale: 1.0,
         logit_softcap: None,

@@ -19,8 +19,7 @@ use crate::forward::{AttentionPath, AttentionReads, SegmentTables, StatePath};
 use crate::kv_cache::{Pool, poisoned};
 use crate::ops::{GatedDeltaWeights, Mamba2Weights, WkvRows, WkvWeights};
 use crate::{
-    Activation, AttentionSpan, Bidirectional, GatedDelta, Mamba2, Mixer, RotaryPairing, Router, WkvState,
-    kv_format,
+    Activation, AttentionSpan, Bidirectional, GatedDelta, Mamba2, Mixer, Router, WkvState, kv_format,
 };
 
 /// CPU kernels.
@@ -257,7 +256,9 @@ fn act_of(act: Activation) -> Option<cpu::Act> {
         Activation::Gelu => Some(cpu::Act::Gelu),
         Activation::GeluTanh => Some(cpu::Act::GeluTanh),
         Activation::Relu => Some(cpu::Act::Relu),
+        Activation::Sigmoid => Some(cpu::Act::Sigmoid),
         Activation::QuickGelu
+        | Activation::Scaled { .. }
         | Activation::Relu2
         | Activation::ClippedSwiglu { .. }
         | Activation::LimitedSilu { .. }
@@ -351,10 +352,7 @@ fn rope_of(rotation: &Rotation) -> Option<cpu::Rope<'_>> {
     Some(cpu::Rope {
         freqs: rotation.radians.as_ref()?,
         dims: rotation.rope.dims as i32,
-        pairs: match rotation.rope.pairs {
-            RotaryPairing::Halves => cpu::RotaryPairing::Halves,
-            RotaryPairing::Interleaved => cpu::RotaryPairing::Interleaved,
-        },
+        pairs: rotation.rope.pairs,
         magnitude: rotation.magnitude,
         axes: rotation.axes.as_deref(),
     })

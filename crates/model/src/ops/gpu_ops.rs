@@ -12,9 +12,7 @@ mod recurrent;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use mlx::gpu::{
-    AddTerm, Embed, Gate, GateLayout, MatrixUnit, Operand, TableFormat, Term as TermKind, parts_of,
-};
+use mlx::gpu::{AddTerm, Embed, GateLayout, MatrixUnit, Operand, TableFormat, Term as TermKind, parts_of};
 use mlx::{Array, Dtype, QuantMode, Quantized};
 use omnibus_kv::KvFormat;
 
@@ -168,13 +166,12 @@ impl KernelSet for GpuKernels {
     }
 
     fn scaled(&self, x: &Array, factor: f32) -> Made {
-        let function = Some(Gate::Scaled { factor });
+        let function = Activation::Scaled { factor };
         self.by(GpuKernel::Gated, || activation::gated([x, x], function, GateLayout::Alone))
     }
 
     fn act(&self, x: &Array, act: Activation) -> Made {
-        let function = activation::of_one(act);
-        self.by(GpuKernel::Gated, || activation::gated([x, x], function, GateLayout::Alone))
+        self.by(GpuKernel::Gated, || activation::gated([x, x], act, GateLayout::Alone))
     }
 
     fn xielu(&self, x: &Array, learned: [&Array; 4]) -> Made {
@@ -186,17 +183,15 @@ impl KernelSet for GpuKernels {
     }
 
     fn gated_act(&self, gate_up: &Array, act: Activation) -> Made {
-        let function = activation::of_gate(act);
-        self.by(GpuKernel::Gated, || activation::gated([gate_up, gate_up], function, GateLayout::Joined))
+        self.by(GpuKernel::Gated, || activation::gated([gate_up, gate_up], act, GateLayout::Joined))
     }
 
     fn gated_act_pair(&self, gate: &Array, up: &Array, act: Activation) -> Made {
-        let function = activation::of_gate(act);
-        self.by(GpuKernel::Gated, || activation::gated([gate, up], function, GateLayout::Apart))
+        self.by(GpuKernel::Gated, || activation::gated([gate, up], act, GateLayout::Apart))
     }
 
     fn sigmoid_gate(&self, gate: &Array, x: &Array) -> Made {
-        self.by(GpuKernel::Gated, || activation::gated([gate, x], Some(Gate::Sigmoid), GateLayout::Apart))
+        self.by(GpuKernel::Gated, || activation::gated([gate, x], Activation::Sigmoid, GateLayout::Apart))
     }
 
     fn attend(&self, call: &mut AttentionCall) -> Made {

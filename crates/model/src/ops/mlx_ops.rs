@@ -74,6 +74,8 @@ pub(super) fn act(x: &Array, act: Activation) -> mlx::Result<Array> {
         Activation::Gelu => x.gelu(),
         Activation::GeluTanh => x.gelu_tanh(),
         Activation::QuickGelu => x.gelu_sigmoid(),
+        Activation::Sigmoid => x.sigmoid(),
+        Activation::Scaled { factor } => Ok(x * factor),
         Activation::Relu => x.relu(),
         Activation::Relu2 => x.relu()?.square(),
         Activation::SparseGelu { share } => {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use mlx::cpu::{AttentionMetadata, HeadNorm, PagedAttention, Projected, Rope, RotaryAxes, RotaryPairing};
-use mlx::{Array, Dtype, Result};
+use mlx::cpu::{AttentionMetadata, HeadNorm, PagedAttention, Projected, Rope, RotaryAxes};
+use mlx::{Array, Dtype, Result, RotaryPairing};
 
 use super::with_each_isa;
 

@@ -1,7 +1,8 @@
 //! The choice of experts and the sum of what they compute, against MLX's ops.
 
-use mlx::cpu::{self, Route, RouteGroups, RouteScores};
+use mlx::cpu::{self, Route};
 use mlx::{Array, Dtype, Result};
+use mlx::{RouteGroups, RouteScores};
 
 use super::{with_each_isa, with_this_isa};
 

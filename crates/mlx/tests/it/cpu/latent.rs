@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use mlx::cpu::{AttentionMetadata, HeadNorm, PagedLatentAttention, Rope, RotaryPairing};
-use mlx::{Array, Dtype, Result};
+use mlx::cpu::{AttentionMetadata, HeadNorm, PagedLatentAttention, Rope};
+use mlx::{Array, Dtype, Result, RotaryPairing};
 
 use super::{with_each_isa, with_this_isa};
 

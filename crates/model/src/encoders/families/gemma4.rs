@@ -6,7 +6,7 @@
 use super::names::*;
 use super::siglip::drop;
 use crate::encoders::*;
-use crate::{Activation, Config, ConfigError, GatedMlp, Norm, WeightRewrite};
+use crate::{ACTIVATIONS, Activation, Config, ConfigError, GatedMlp, Norm, WeightRewrite};
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let vision = vision(cfg)?;
@@ -25,7 +25,7 @@ pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let base = rope.map(|section| section.opt("rope_theta")).transpose()?.flatten().unwrap_or(100.0);
     let eps = vision.or("rms_norm_eps", 1e-6)?;
     let rotary = Rotary2d { base, axes: RotaryAxes::ColumnsFirst, pairs: PatchPairs::HalvesOfAxes };
-    let act = vision.choice_opt("hidden_activation", Activation::CHOICES)?.unwrap_or(Activation::GeluTanh);
+    let act = vision.choice_opt("hidden_activation", ACTIVATIONS)?.unwrap_or(Activation::GeluTanh);
     let layer = EncoderLayer {
         norm: Norm::Rms { eps },
         after: Some(Norm::Rms { eps }),

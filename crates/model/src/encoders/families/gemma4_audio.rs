@@ -4,7 +4,7 @@
 
 use super::names::*;
 use crate::encoders::*;
-use crate::{Activation, Config, ConfigError, Norm, WeightRewrite};
+use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm, WeightRewrite};
 
 /// Mel bands, which the config does not name.
 const BANDS: usize = 128;
@@ -32,7 +32,7 @@ pub(super) fn read(cfg: &Config) -> Result<AudioBlueprint, ConfigError> {
         norm_eps: eps,
         convolution_norm_eps: eps,
         width: 4 * hidden,
-        act: audio.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::Silu),
+        act: audio.choice_opt("hidden_act", ACTIVATIONS)?.unwrap_or(Activation::Silu),
         residual: audio.or("residual_weight", 0.5)?,
         attention,
         kernel: audio.or("conv_kernel_size", 5)?,

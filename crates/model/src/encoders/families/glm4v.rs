@@ -6,7 +6,7 @@
 use super::names::*;
 use super::qwen2_vl;
 use crate::encoders::*;
-use crate::{Activation, Config, ConfigError, GatedMlp, Norm, WeightRewrite};
+use crate::{ACTIVATIONS, Activation, Config, ConfigError, GatedMlp, Norm, WeightRewrite};
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let vision = vision(cfg)?;
@@ -39,7 +39,7 @@ fn tower(vision: &Config, width: usize, context: usize) -> Result<EncoderBluepri
     let (hidden, features) = (vision.req("hidden_size")?, vision.req("out_hidden_size")?);
     let norm = Norm::Rms { eps: vision.or("rms_norm_eps", 1e-5)? };
     let bias = vision.or("attention_bias", false)?;
-    let act = vision.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::Silu);
+    let act = vision.choice_opt("hidden_act", ACTIVATIONS)?.unwrap_or(Activation::Silu);
     let mlp = GatedMlp { width, act, bias };
     let mut tower = qwen2_vl::tower(vision, hidden, (norm, mlp.into()), features)?;
     let biases = if bias { Linears::All } else { Linears::No };

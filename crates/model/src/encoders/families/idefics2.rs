@@ -6,7 +6,7 @@ use super::names::*;
 use super::siglip::{self, Defaults};
 use crate::encoders::*;
 use crate::families::with_defaults;
-use crate::{Activation, Config, ConfigError, Norm};
+use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm};
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let missing = |field: &str| ConfigError::Missing { field: field.to_owned() };
@@ -18,7 +18,7 @@ pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let intermediate = |hidden| Some(if hidden == 1152 { 4304 } else { 4 * hidden });
     let tower = siglip::read(&vision, &Defaults { intermediate, ..Defaults::SIGLIP }, features)?;
     let side = siglip::positions_on_a_side(&vision, tower.patches)?;
-    let act = text.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::Silu);
+    let act = text.choice_opt("hidden_act", ACTIVATIONS)?.unwrap_or(Activation::Silu);
     let perceiver = cfg.section("perceiver_config")?.ok_or_else(|| missing("perceiver_config"))?;
     let perceiver = read_perceiver(&perceiver, features, text.or("rms_norm_eps", 1e-5)?)?;
     let names = [
@@ -60,6 +60,6 @@ fn read_perceiver(cfg: &Config, features: usize, text_eps: f32) -> Result<Percei
         head_dim: cfg.or("resampler_head_dim", 96)?,
         norm: Norm::Rms { eps: if is_own { own } else { text_eps } },
         width: 4 * features,
-        act: cfg.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::Silu),
+        act: cfg.choice_opt("hidden_act", ACTIVATIONS)?.unwrap_or(Activation::Silu),
     })
 }

@@ -5,7 +5,7 @@
 
 use super::names::*;
 use crate::encoders::*;
-use crate::{Activation, Config, ConfigError, Norm, PlainMlp, WeightRewrite};
+use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm, PlainMlp, WeightRewrite};
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     cfg.only("vision_feature_select_strategy", "default")?;
@@ -67,7 +67,7 @@ fn tower(cfg: &Config, qkv_bias: bool, layer: f32) -> Result<EncoderBlueprint, C
     let eps = vision.or("layer_norm_eps", 1e-6)?;
     let norms = [("layer_norm", Norm::Layer { eps, bias: true }), ("rms_norm", Norm::Rms { eps })];
     let norm = vision.choice_opt("norm_type", &norms)?.unwrap_or(Norm::Layer { eps, bias: true });
-    let act = vision.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::Gelu);
+    let act = vision.choice_opt("hidden_act", ACTIVATIONS)?.unwrap_or(Activation::Gelu);
     let biases = if qkv_bias { Linears::All } else { Linears::Output };
     let heads = vision.req("num_attention_heads")?;
     let spec = EncoderLayer {

@@ -5,7 +5,7 @@
 
 use super::names::*;
 use crate::encoders::*;
-use crate::{Activation, Config, ConfigError, Norm, PlainMlp, RotaryPairing, WeightRewrite};
+use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm, PlainMlp, RotaryPairing, WeightRewrite};
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let vision = vision(cfg)?;
@@ -16,7 +16,7 @@ pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let pairs = PatchPairs::OfHead(RotaryPairing::Interleaved);
     let rotary = Rotary2d { base: 10_000.0, axes: RotaryAxes::InTurn, pairs };
     let heads = vision.req("num_attention_heads")?;
-    let act = vision.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::GeluTanh);
+    let act = vision.choice_opt("hidden_act", ACTIVATIONS)?.unwrap_or(Activation::GeluTanh);
     let layer = EncoderLayer {
         norm,
         after: None,

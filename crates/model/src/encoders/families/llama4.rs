@@ -5,7 +5,7 @@
 
 use super::names::*;
 use crate::encoders::*;
-use crate::{Activation, Config, ConfigError, Norm, PlainMlp, RotaryPairing, WeightRewrite};
+use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm, PlainMlp, RotaryPairing, WeightRewrite};
 
 /// Of all norms, whatever the config says.
 const NORM: Norm = Norm::Layer { eps: 1e-5, bias: true };
@@ -17,7 +17,7 @@ pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     vision.only("vision_feature_select_strategy", "default")?;
     vision.only("multi_modal_projector_bias", false)?;
     let hidden = vision.req("hidden_size")?;
-    let act = vision.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::Gelu);
+    let act = vision.choice_opt("hidden_act", ACTIVATIONS)?.unwrap_or(Activation::Gelu);
     let section = vision.section("rope_parameters")?;
     let newer = section.map(|section| section.opt("rope_theta")).transpose()?.flatten();
     let base = vision.opt("rope_theta")?.or(newer).unwrap_or(10_000.0);

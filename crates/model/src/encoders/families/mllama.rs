@@ -4,7 +4,7 @@
 
 use super::names::*;
 use crate::encoders::*;
-use crate::{Activation, Config, ConfigError, Norm, PlainMlp, WeightRewrite};
+use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm, PlainMlp, WeightRewrite};
 
 /// Rows of a tile are filled up to a multiple of so many.
 const ROWS: usize = 8;
@@ -19,7 +19,7 @@ pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
         None => vision.or("num_attention_heads", 16)?,
     };
     vision.only("num_attention_heads", heads)?;
-    let act = vision.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::Gelu);
+    let act = vision.choice_opt("hidden_act", ACTIVATIONS)?.unwrap_or(Activation::Gelu);
     let local = EncoderLayer {
         norm: Norm::Layer { eps: vision.or("norm_eps", 1e-5)?, bias: true },
         after: None,

@@ -5,7 +5,7 @@
 
 use super::names::*;
 use crate::encoders::*;
-use crate::{Activation, Config, ConfigError, Norm, PlainMlp, WeightRewrite};
+use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm, PlainMlp, WeightRewrite};
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let section =
@@ -22,7 +22,7 @@ pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     vision.only("head_dim", hidden / std::cmp::max(heads, 1))?;
     vision.pass_by(&["image_default_input_size"]);
     let norm = Norm::Layer { eps: vision.or("layer_norm_eps", 1e-6)?, bias: true };
-    let act = vision.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::GeluTanh);
+    let act = vision.choice_opt("hidden_act", ACTIVATIONS)?.unwrap_or(Activation::GeluTanh);
     let mlp = PlainMlp { width: vision.req("intermediate_size")?, act, bias: true }.into();
     let layer = EncoderLayer {
         norm,
@@ -66,7 +66,7 @@ fn connector(adapter: &Config, features: usize) -> Result<Vec<ConnectorStep>, Co
     adapter.only("num_key_value_heads", heads)?;
     adapter.only("pooling_attention_mask", true)?;
     adapter.only("text_hidden_size", features)?;
-    let act = adapter.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::Silu);
+    let act = adapter.choice_opt("hidden_act", ACTIVATIONS)?.unwrap_or(Activation::Silu);
     let (width, head_dim) = (adapter.req("hidden_size")?, adapter.req("head_dim")?);
     Ok(vec![
         ConnectorStep::AttentionPool { heads, head_dim, width },

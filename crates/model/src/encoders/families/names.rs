@@ -2,7 +2,7 @@
 
 use crate::encoders::{ConnectorStep, EncoderLayer};
 use crate::families::with_defaults;
-use crate::{Activation, Config, ConfigError, WeightRewrite};
+use crate::{ACTIVATIONS, Activation, Config, ConfigError, WeightRewrite};
 
 /// The section that describes the encoder.
 pub(super) fn vision<'a>(cfg: &Config<'a>) -> Result<Config<'a>, ConfigError> {
@@ -50,7 +50,7 @@ pub(super) fn two_linears(width: usize, act: Activation, features: usize, bias: 
 
 /// The non-linearity of a projector.
 pub(super) fn projector_act(cfg: &Config) -> Result<Activation, ConfigError> {
-    Ok(cfg.choice_opt("projector_hidden_act", Activation::CHOICES)?.unwrap_or(Activation::Gelu))
+    Ok(cfg.choice_opt("projector_hidden_act", ACTIVATIONS)?.unwrap_or(Activation::Gelu))
 }
 
 /// One layer so many times.

@@ -5,7 +5,7 @@
 
 use super::names::*;
 use crate::encoders::*;
-use crate::{Activation, Config, ConfigError, GatedMlp, Norm, RotaryPairing, WeightRewrite};
+use crate::{ACTIVATIONS, Activation, Config, ConfigError, GatedMlp, Norm, RotaryPairing, WeightRewrite};
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     cfg.only("vision_feature_select_strategy", "full")?;
@@ -48,7 +48,7 @@ fn tower(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let norm = Norm::Rms { eps: vision.or("rms_norm_eps", 1e-5)? };
     let pairs = PatchPairs::OfHead(RotaryPairing::Halves);
     let rotary = Some(Rotary2d { base, axes: RotaryAxes::AlternateFrequencies, pairs });
-    let act = vision.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::Gelu);
+    let act = vision.choice_opt("hidden_act", ACTIVATIONS)?.unwrap_or(Activation::Gelu);
     let layer = EncoderLayer {
         norm,
         after: None,

@@ -5,7 +5,7 @@
 use super::names::*;
 use super::qwen2_vl;
 use crate::encoders::*;
-use crate::{Activation, Config, ConfigError, GatedMlp, Norm};
+use crate::{ACTIVATIONS, Activation, Config, ConfigError, GatedMlp, Norm};
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let vision = vision(cfg)?;
@@ -13,7 +13,7 @@ pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     vision.pass_by(&["tokens_per_second"]);
     let hidden = vision.req("hidden_size")?;
     let norm = Norm::Rms { eps: 1e-6 };
-    let act = vision.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::Silu);
+    let act = vision.choice_opt("hidden_act", ACTIVATIONS)?.unwrap_or(Activation::Silu);
     let mlp = GatedMlp { width: vision.req("intermediate_size")?, act, bias: true }.into();
     let mut tower = qwen2_vl::tower(&vision, hidden, (norm, mlp), vision.req("out_hidden_size")?)?;
     let whole: Vec<usize> = vision.or("fullatt_block_indexes", vec![7, 15, 23, 31])?;

@@ -5,12 +5,14 @@
 
 use super::names::*;
 use crate::encoders::*;
-use crate::{Activation, Config, ConfigError, Mlp, Norm, PlainMlp, RotaryPairing, WeightRewrite};
+use crate::{
+    ACTIVATIONS, Activation, Config, ConfigError, Mlp, Norm, PlainMlp, RotaryPairing, WeightRewrite,
+};
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let vision = vision(cfg)?;
     let hidden: usize = vision.req("embed_dim")?;
-    let act = vision.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::QuickGelu);
+    let act = vision.choice_opt("hidden_act", ACTIVATIONS)?.unwrap_or(Activation::QuickGelu);
     let width = (hidden as f32 * vision.or("mlp_ratio", 4f32)?) as usize;
     let norm = Norm::Layer { eps: 1e-6, bias: true };
     let mlp = PlainMlp { width, act, bias: true }.into();

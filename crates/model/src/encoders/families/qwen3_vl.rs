@@ -6,12 +6,12 @@
 use super::names::*;
 use super::qwen2_vl;
 use crate::encoders::*;
-use crate::{Activation, Config, ConfigError, Norm, PlainMlp};
+use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm, PlainMlp};
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let vision = vision(cfg)?;
     let norm = Norm::Layer { eps: 1e-6, bias: true };
-    let act = vision.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(Activation::GeluTanh);
+    let act = vision.choice_opt("hidden_act", ACTIVATIONS)?.unwrap_or(Activation::GeluTanh);
     let mlp = PlainMlp { width: vision.req("intermediate_size")?, act, bias: true }.into();
     let hidden = vision.req("hidden_size")?;
     let tower = qwen2_vl::tower(&vision, hidden, (norm, mlp), vision.req("out_hidden_size")?)?;

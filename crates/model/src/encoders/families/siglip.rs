@@ -5,7 +5,7 @@
 
 use super::names::*;
 use crate::encoders::*;
-use crate::{Activation, Config, ConfigError, Norm, PlainMlp, WeightRewrite};
+use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm, PlainMlp, WeightRewrite};
 
 /// What fields mean that a config leaves out.
 pub(super) struct Defaults {
@@ -33,7 +33,7 @@ pub(super) fn read(
     let width = vision.opt("intermediate_size")?.or((defaults.intermediate)(hidden));
     let width =
         width.ok_or_else(|| ConfigError::Missing { field: "vision_config.intermediate_size".to_owned() })?;
-    let act = vision.choice_opt("hidden_act", Activation::CHOICES)?.unwrap_or(defaults.act);
+    let act = vision.choice_opt("hidden_act", ACTIVATIONS)?.unwrap_or(defaults.act);
     let norm = Norm::Layer { eps: vision.or("layer_norm_eps", defaults.eps)?, bias: true };
     let layer = EncoderLayer {
         norm,

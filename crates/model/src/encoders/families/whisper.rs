@@ -6,12 +6,12 @@
 use super::names::*;
 use super::siglip::PARTS;
 use crate::encoders::*;
-use crate::{Activation, Config, ConfigError, Norm, PlainMlp, WeightRewrite};
+use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm, PlainMlp, WeightRewrite};
 
 pub(super) fn read(cfg: &Config) -> Result<AudioBlueprint, ConfigError> {
     let hidden = cfg.req("d_model")?;
     let norm = Norm::Layer { eps: 1e-5, bias: true };
-    let act = cfg.choice_opt("activation_function", Activation::CHOICES)?.unwrap_or(Activation::Gelu);
+    let act = cfg.choice_opt("activation_function", ACTIVATIONS)?.unwrap_or(Activation::Gelu);
     let layer = EncoderLayer {
         norm,
         after: None,

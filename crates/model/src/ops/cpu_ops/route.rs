@@ -4,7 +4,7 @@ use mlx::cpu;
 use mlx::{Array, Dtype};
 
 use crate::ops::ChosenExperts;
-use crate::{RouteGroups, RouteScores, Router};
+use crate::{ExpertChoice, Router};
 
 /// See [`Ops::route`](crate::ops::Ops::route); `None` where there is no kernel.
 pub(super) fn route(
@@ -13,20 +13,15 @@ pub(super) fn route(
     correction: Option<&Array>,
     top_k: usize,
 ) -> mlx::Result<Option<(ChosenExperts, Array)>> {
-    let scores = match router.scores {
-        RouteScores::Softmax => cpu::RouteScores::Softmax,
-        RouteScores::ChosenSoftmax => cpu::RouteScores::ChosenSoftmax,
-        RouteScores::Sigmoid => cpu::RouteScores::Sigmoid,
-        RouteScores::SqrtSoftplus => cpu::RouteScores::SqrtSoftplus,
-        RouteScores::SparseMixer(_) => return Ok(None),
-    };
-    let groups = |RouteGroups { count, kept, best }| cpu::RouteGroups { count, kept, best };
+    if router.choice != ExpertChoice::Best {
+        return Ok(None);
+    }
     let [indices, weights] = cpu::Route {
         logits: &logits.astype(Dtype::F32)?,
-        scores,
+        scores: router.scores,
         softcap: router.logit_softcap,
         correction,
-        groups: router.groups.map(groups),
+        groups: router.groups,
         chosen: top_k as i32,
         renormalize: router.renormalize,
         scale: router.scale,

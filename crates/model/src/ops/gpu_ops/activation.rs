@@ -1,49 +1,17 @@
 //! Activations, gated and alone, and gates of heads.
 
-use mlx::gpu::{Gate, GateLayout, Gated, HeadGateFunction, Operand, Xielu};
+use mlx::gpu::{GateLayout, Gated, HeadGateFunction, Operand, Xielu};
 use mlx::{Array, Dtype};
 
 use super::operand_of;
 use crate::{Activation, HeadGate};
 
-/// In an approximation of gelu.
-const QUICK_GELU: f32 = 1.702;
-
-/// The function of a gate; `None` where no kernel has it.
-pub(super) fn of_gate(act: Activation) -> Option<Gate> {
-    match act {
-        Activation::ClippedSwiglu { alpha, limit } => Some(Gate::ClippedSwish { alpha, limit }),
-        Activation::LimitedSilu { limit } => Some(Gate::LimitedSilu { limit }),
-        Activation::ClampedSilu { limit } => Some(Gate::ClampedSilu { limit }),
-        _ => of_one(act),
-    }
-}
-
-/// The function of one array; `None` where no kernel has it.
-pub(super) fn of_one(act: Activation) -> Option<Gate> {
-    match act {
-        Activation::Silu => Some(Gate::Silu),
-        Activation::Gelu => Some(Gate::Gelu),
-        Activation::GeluTanh => Some(Gate::GeluTanh),
-        Activation::QuickGelu => Some(Gate::Swish { alpha: QUICK_GELU }),
-        Activation::Relu => Some(Gate::Relu),
-        Activation::Relu2 => Some(Gate::SquaredRelu),
-        Activation::ClippedSwiglu { .. }
-        | Activation::LimitedSilu { .. }
-        | Activation::ClampedSilu { .. }
-        | Activation::Situ { .. }
-        | Activation::SparseGelu { .. }
-        | Activation::Xielu => None,
-    }
-}
-
 /// `act(gate) · up` by our kernel, in the shape of the operands but for the last axis; `None` if it does not apply.
 pub(super) fn gated(
     [gate, up]: [&Array; 2],
-    function: Option<Gate>,
+    function: Activation,
     layout: GateLayout,
 ) -> mlx::Result<Option<Array>> {
-    let Some(function) = function else { return Ok(None) };
     let dtype = gate.dtype()?;
     let (Some(last), size) = (gate.shape().last().copied(), gate.size() as i32) else { return Ok(None) };
     let width = if layout == GateLayout::Joined { last / 2 } else { last };

@@ -2,7 +2,7 @@
 
 use mlx::gpu::{
     HeadShape, MatrixUnit, Operand, PagedArrays, PagedAttention, PoolFormat, QueryTemperature, Rotary,
-    RotaryAxes, RotaryNorm, RotaryOrder, SinkLogits, written_by,
+    RotaryAxes, RotaryNorm, SinkLogits, written_by,
 };
 use mlx::{Array, Dtype};
 use omnibus_kv::KvFormat;
@@ -135,7 +135,7 @@ fn rotary(call: &AttentionCall, dtype: Dtype, pool: PoolFormat) -> Rotary {
         shape: shape(call.spec),
         projected: call.projected,
         dims: 0,
-        order: RotaryOrder::Halves,
+        order: RotaryPairing::Halves,
         magnitude: 1.0,
         axes: RotaryAxes::One,
         clip,
@@ -151,10 +151,7 @@ fn rotary(call: &AttentionCall, dtype: Dtype, pool: PoolFormat) -> Rotary {
     let Some(rotation) = call.rotation else { return absent };
     Rotary {
         dims: rotation.rope.dims as i32,
-        order: match rotation.rope.pairs {
-            RotaryPairing::Halves => RotaryOrder::Halves,
-            RotaryPairing::Interleaved => RotaryOrder::Interleaved,
-        },
+        order: rotation.rope.pairs,
         magnitude: rotation.magnitude,
         axes: if rotation.axes.is_some() { RotaryAxes::Three } else { RotaryAxes::One },
         ..absent

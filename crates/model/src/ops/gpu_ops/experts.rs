@@ -2,14 +2,14 @@
 
 use mlx::device::{Backend, backend};
 use mlx::gpu::{
-    AddChosen, Correction, ExpertFactors, ExpertGroups, FewRowsWeight, Route, RouteWeights, Scores,
-    WeightedSum, expert_product, expert_rows,
+    AddChosen, Correction, ExpertFactors, ExpertGroups, FewRowsWeight, Route, RouteWeights, WeightedSum,
+    expert_product, expert_rows,
 };
 use mlx::{Array, Dtype, QuantMode, Sorted};
 
 use crate::ops::{ChosenExperts, ExpertVectors, RowOrder, Weight};
 use crate::take_rows::take_rows;
-use crate::{RouteScores, Router};
+use crate::{ExpertChoice, Router};
 
 /// On CUDA, from so many rows on, experts are unpacked and the rows sorted by expert. Measured on an H200 with 128 experts
 /// of 2,048 x 2,048 in 4 bits: MLX's packed product takes 1.6 us a row, the sorted dense one 2 ms for any number.
@@ -92,13 +92,9 @@ pub(super) fn route(
     ExpertVectors { correction, factors }: ExpertVectors<'_>,
     top_k: usize,
 ) -> mlx::Result<Option<(ChosenExperts, Array)>> {
-    let scores = match router.scores {
-        RouteScores::Softmax => Scores::Softmax,
-        RouteScores::ChosenSoftmax => Scores::ChosenSoftmax,
-        RouteScores::Sigmoid => Scores::Sigmoid,
-        RouteScores::SqrtSoftplus => Scores::SqrtSoftplus,
-        RouteScores::SparseMixer(_) => return Ok(None),
-    };
+    if router.choice != ExpertChoice::Best {
+        return Ok(None);
+    }
     let groups = router.groups.map_or(ExpertGroups::ONE, |groups| ExpertGroups {
         count: groups.count as i32,
         kept: groups.kept as i32,
@@ -110,7 +106,7 @@ pub(super) fn route(
         rows,
         experts,
         top_k,
-        scores,
+        scores: router.scores,
         softcap: router.logit_softcap,
         correction: if correction.is_some() { Correction::PerExpert } else { Correction::Absent },
         groups,

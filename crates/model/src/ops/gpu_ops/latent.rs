@@ -2,8 +2,8 @@
 //! gathers: MLX's own gather would not wait for the kernel that writes the pools.
 
 use mlx::gpu::{
-    FewRowsWeight, LatentArrays, LatentRotation, LatentShape, LatentWrite, PagedLatents, RotaryOrder,
-    head_product, written_by,
+    FewRowsWeight, LatentArrays, LatentRotation, LatentShape, LatentWrite, PagedLatents, head_product,
+    written_by,
 };
 use mlx::{Array, Dtype, QuantMode};
 use omnibus_kv::KvFormat;
@@ -13,7 +13,7 @@ use crate::forward::{AttentionReads, Gather, Items};
 use crate::kv_cache::poisoned;
 use crate::ops::mlx_ops::{HeadProducts, LatentReader};
 use crate::ops::{LatentCall, Weight};
-use crate::{LatentAttention, RotaryPairing, kv_format};
+use crate::{LatentAttention, kv_format};
 
 /// What multiplies rows that decode with the weights of heads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,13 +129,9 @@ fn write(
 ) -> mlx::Result<(Array, Array, [Array; 2])> {
     let (weight, eps) = (call.latent_norm, call.spec.norm_eps);
     let [factor, _] = call.spec.latent_scales;
-    let rotation = call.rotation.map(|rotation| LatentRotation {
-        order: match rotation.rope.pairs {
-            RotaryPairing::Halves => RotaryOrder::Halves,
-            RotaryPairing::Interleaved => RotaryOrder::Interleaved,
-        },
-        magnitude: rotation.magnitude,
-    });
+    let rotation = call
+        .rotation
+        .map(|rotation| LatentRotation { order: rotation.rope.pairs, magnitude: rotation.magnitude });
     let write = LatentWrite {
         dtype: queries.dtype()?,
         pool: kv_format::dtype_of(format),

@@ -3,7 +3,7 @@
 use mlx::{Array, Dtype};
 
 use crate::ops::ChosenExperts;
-use crate::{RouteGroups, RouteScores, Router};
+use crate::{ExpertChoice, RouteGroups, RouteScores, Router};
 
 /// See [`Ops::route`](crate::ops::Ops::route).
 pub(in crate::ops) fn route(
@@ -17,12 +17,14 @@ pub(in crate::ops) fn route(
         Some(cap) => (logits / cap).tanh()? * cap,
         None => logits,
     };
+    if let ExpertChoice::SparseMixer(jitter) = router.choice {
+        return sparse_mixer(&logits, jitter, top_k);
+    }
     let scores = match router.scores {
         RouteScores::Softmax => logits.softmax(-1)?,
         RouteScores::ChosenSoftmax => logits,
         RouteScores::Sigmoid => logits.sigmoid()?,
         RouteScores::SqrtSoftplus => logits.softplus()?.sqrt()?,
-        RouteScores::SparseMixer(jitter) => return sparse_mixer(&logits, jitter, top_k),
     };
     let choosing = match correction {
         Some(correction) => &scores + correction,
