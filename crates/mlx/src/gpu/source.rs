@@ -181,12 +181,16 @@ const PARTS: &[(&str, &str)] = &[
     ("attn_item.h", include_str!("kernels/attn_item.h")),
     ("attn_copy.h", include_str!("kernels/attn_copy.h")),
     ("attn_span.h", include_str!("kernels/attn_span.h")),
+    ("attn_mma_out.h", include_str!("kernels/attn_mma_out.h")),
+    ("attn_mma_sum.h", include_str!("kernels/attn_mma_sum.h")),
     ("attn_mma_tail.h", include_str!("kernels/attn_mma_tail.h")),
     ("attn_mma_last.h", include_str!("kernels/attn_mma_last.h")),
+    ("attn_parts.h", include_str!("kernels/attn_parts.h")),
     ("attn_tail.h", include_str!("kernels/attn_tail.h")),
     ("attn_last.h", include_str!("kernels/attn_last.h")),
     ("choose_body.h", include_str!("kernels/choose_body.h")),
     ("choose_row.h", include_str!("kernels/choose_row.h")),
+    ("group_sum.h", include_str!("kernels/group_sum.h")),
     ("norm_tail.h", include_str!("kernels/norm_tail.h")),
     ("norm_term.h", include_str!("kernels/norm_term.h")),
     ("runs.h", include_str!("kernels/runs.h")),
@@ -223,7 +227,7 @@ impl Kernel {
 /// The text with its includes in their places.
 fn expanded(text: &str) -> String {
     let line = |line: &str| match line.trim_start().strip_prefix("//@include ") {
-        Some(name) => PARTS.iter().find(|(part, _)| *part == name).map_or("", |(_, text)| text).to_owned(),
+        Some(name) => expanded(PARTS.iter().find(|(part, _)| *part == name).map_or("", |(_, text)| text)),
         None => format!("{line}\n"),
     };
     text.lines().map(line).collect()

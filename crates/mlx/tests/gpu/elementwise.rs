@@ -336,7 +336,7 @@ fn a_missing_barrier_or_a_wrong_index_is_noticed() {
     let scaled = [add_norm(Bf16, 2, 1032, JoinedTerm::Scaled(0.25))];
     let broken = worst("add_norm_factor", Dialect::Cuda, &scaled, Some(("if (FACTORED)", "if (!FACTORED)")));
     assert!(broken > 1.0, "a sum without its factor: {broken}");
-    let broken = worst("add_normed_sums", Dialect::Cuda, &normed_sums(), Some(("red[NS + j]", "red[j]")));
+    let broken = worst("add_normed_sums", Dialect::Cuda, &normed_sums(), Some(("red[RED + j]", "red[j]")));
     assert!(broken > 1.0, "a term with another sum of squares: {broken}");
     let broken = worst("add_normed_eps", Dialect::Metal, &normed_sums(), Some(("GK_FLOAT(XEPS)", "0")));
     assert!(broken > 1.0, "a term without its epsilon: {broken}");
@@ -346,7 +346,7 @@ fn a_missing_barrier_or_a_wrong_index_is_noticed() {
     assert!(broken > 1.0, "another output's weights: {broken}");
     let broken = worst("layer_norm_mean", Dialect::Cuda, &layer_norms(), Some(("z[j].v[k] -= mean;", "")));
     assert!(broken > 1.0, "a layer norm that keeps the mean: {broken}");
-    let broken = worst("layer_norm_red", Dialect::Cuda, &layer_norms(), Some(("red[NS + j]", "red[j]")));
+    let broken = worst("layer_norm_red", Dialect::Cuda, &layer_norms(), Some(("red[RED + j]", "red[j]")));
     assert!(broken > 1.0, "a layer norm with the sum in place of squares: {broken}");
     let broken = worst(
         "norm_columns_second",

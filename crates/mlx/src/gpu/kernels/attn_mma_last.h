@@ -17,7 +17,7 @@ if (GK_GROUPS_X > 1) {
     const float* p = part + ((gk_long)ITEM * HK + hk) * GK_GROUPS_X * R * RS;
     const int j0 = GK_GROUPS_X * share / SHARE, j1 = GK_GROUPS_X * (share + 1) / SHARE;
     for (int piece = SHARE > 1 ? GK_SIMD % PIECES : GK_SIMD; piece < PIECES && share < SHARE; piece += NS) {
-      const int r = piece / DS, at = piece % DS * DO + GK_LANE % LANES * 4;
+      const int r = piece / DS, e = piece % DS * DO + GK_LANE % LANES * 4;
       float top = -1e30f, w = 0, x[4] = {0, 0, 0, 0};
       for (int from = j0; from < j1; from += BATCH * SIDES) {
         gk_vec<float, 2> n = {{-1e30f, 0}};                   // a lane has those of one group
@@ -27,7 +27,7 @@ if (GK_GROUPS_X > 1) {
         GK_UNROLL for (int i = 0; i < BATCH; ++i) {
           const int j = from + i * SIDES + side;
           v[i] = gk_vec<float, 4>{{0, 0, 0, 0}};
-          if (j < j1) v[i] = *reinterpret_cast<const gk_vec<float, 4>*>(p + ((gk_long)j * R + r) * RS + at);
+          if (j < j1) v[i] = *reinterpret_cast<const gk_vec<float, 4>*>(p + ((gk_long)j * R + r) * RS + e);
         }
         float most = n.v[0] > top ? n.v[0] : top;
         GK_UNROLL for (int d = 1; d < 32; d <<= 1) { const float y = gk_shfl_xor(most, d); most = y > most ? y : most; }
@@ -43,31 +43,18 @@ if (GK_GROUPS_X > 1) {
       if (SIDES == 2) { GK_UNROLL for (int k = 0; k < 4; ++k) x[k] += gk_shfl_xor(x[k], 16); }
       if (SHARE > 1) {
         float* to = red + (share * R + r) * RS;
-        if (side == 0) *reinterpret_cast<gk_vec<float, 4>*>(to + at) = gk_vec<float, 4>{{x[0], x[1], x[2], x[3]}};
+        if (side == 0) *reinterpret_cast<gk_vec<float, 4>*>(to + e) = gk_vec<float, 4>{{x[0], x[1], x[2], x[3]}};
         if (GK_LANE == 0) { to[D] = top; to[D + 1] = w; }
-      } else if (side == 0 && r / G < rows) {
-        const float sink = SINK_LOGITS ? gk_f(sinks[hk * G + r % G]) * 1.44269504f : 0;
-        gk_vec<T, 4> o;
-        GK_UNROLL for (int k = 0; k < 4; ++k) o.v[k] = gk_to<T>::of(gk_weighted<SINK_LOGITS>(x[k], w, top, sink));
-        *reinterpret_cast<gk_vec<T, 4>*>(out + ((gk_long)(row0 + r / G) * HQ + hk * G + r % G) * D + at) = o;
+      } else if (side == 0) {
+//@include attn_mma_out.h
       }
     }
     if (SHARE > 1) {
       GK_BARRIER();
       for (int i = GK_TID; i < R * D / 4; i += NS * 32) {
-        const int r = i / (D / 4), e = i % (D / 4) * 4;
-        const float sink = SINK_LOGITS ? gk_f(sinks[hk * G + r % G]) * 1.44269504f : 0;
-        float top = -1e30f, w = 0, x[4] = {0, 0, 0, 0};
-        GK_UNROLL for (int j = 0; j < SHARE; ++j) top = red[(j * R + r) * RS + D] > top ? red[(j * R + r) * RS + D] : top;
-        GK_UNROLL for (int j = 0; j < SHARE; ++j) {
-          const float a = gk_exp2(red[(j * R + r) * RS + D] - top);
-          const gk_vec<float, 4> v = *reinterpret_cast<const gk_vec<float, 4>*>(red + (j * R + r) * RS + e);
-          w += red[(j * R + r) * RS + D + 1] * a;
-          GK_UNROLL for (int k = 0; k < 4; ++k) x[k] += v.v[k] * a;
-        }
-        gk_vec<T, 4> o;
-        GK_UNROLL for (int k = 0; k < 4; ++k) o.v[k] = gk_to<T>::of(gk_weighted<SINK_LOGITS>(x[k], w, top, sink));
-        if (r / G < rows) *reinterpret_cast<gk_vec<T, 4>*>(out + ((gk_long)(row0 + r / G) * HQ + hk * G + r % G) * D + e) = o;
+        constexpr int SHARES = SHARE;
+//@include attn_mma_sum.h
+//@include attn_mma_out.h
       }
     }
   }

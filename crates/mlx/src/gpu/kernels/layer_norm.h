@@ -12,12 +12,11 @@ GK_UNROLL for (int j = 0; j < IT; ++j) {
     GK_UNROLL for (int k = 0; k < 8; ++k) s += z[j].v[k];
   }
 }
-s = gk_sum(s);
-if (GK_LANE == 0) red[GK_SIMD] = s;
-GK_BARRIER();
-float mean = 0;
-GK_UNROLL for (int j = 0; j < NS; ++j) mean += red[j];
-mean /= H;
+{
+constexpr int RED = 0;
+//@include group_sum.h
+}
+const float mean = s / H;
 s = 0;
 GK_UNROLL for (int j = 0; j < IT; ++j) {
   if (j * NS * 32 + GK_TID < V) {
@@ -27,11 +26,10 @@ GK_UNROLL for (int j = 0; j < IT; ++j) {
     }
   }
 }
-s = gk_sum(s);
-if (GK_LANE == 0) red[NS + GK_SIMD] = s;
-GK_BARRIER();
-s = 0;
-GK_UNROLL for (int j = 0; j < NS; ++j) s += red[NS + j];
+{
+constexpr int RED = NS;
+//@include group_sum.h
+}
 s = gk_rsqrt(s / H + GK_FLOAT(EPS));
 GK_UNROLL for (int j = 0; j < IT; ++j) {
   const int i = j * NS * 32 + GK_TID;

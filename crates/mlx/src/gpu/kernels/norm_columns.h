@@ -15,11 +15,10 @@ GK_UNROLL for (int j = 0; j < IT; ++j) {
     GK_UNROLL for (int k = 0; k < 8; ++k) s += z[j].v[k] * z[j].v[k];
   }
 }
-s = gk_sum(s);
-if (GK_LANE == 0) red[GK_SIMD] = s;
-GK_BARRIER();
-s = 0;
-GK_UNROLL for (int j = 0; j < NS; ++j) s += red[j];
+{
+constexpr int RED = 0;
+//@include group_sum.h
+}
 s = gk_rsqrt(s / width + GK_FLOAT(EPS));
 GK_UNROLL for (int j = 0; j < IT; ++j) {
   const int i = j * NS * 32 + GK_TID;

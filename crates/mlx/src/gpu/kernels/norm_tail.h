@@ -1,9 +1,8 @@
 // y = z w / sqrt(mean of squares + EPS), of a row in z, whose squares this thread has added up in s; w is row w_row of the weights.
-s = gk_sum(s);
-if (GK_LANE == 0) red[GK_SIMD] = s;
-GK_BARRIER();
-s = 0;
-GK_UNROLL for (int j = 0; j < NS; ++j) s += red[j];
+{
+constexpr int RED = 0;
+//@include group_sum.h
+}
 s = gk_rsqrt(s / H + GK_FLOAT(EPS));
 GK_UNROLL for (int j = 0; j < IT; ++j) {
   const int i = j * NS * 32 + GK_TID;
