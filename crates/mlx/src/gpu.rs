@@ -46,7 +46,7 @@ pub use latent::{
 pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, MatrixUnit, few_rows, parts_of};
 pub use norm::{AddNorm, JoinedTerm, LayerNorm, NormColumns, RmsNorm};
 pub use plan::{Operand, Plan};
-pub use program::{compile_ahead, compile_with_mlx, compiled_kernels, text as cuda_program_text};
+pub use program::{compile_ahead, compiled_kernels, text as cuda_program_text};
 pub use program_folder::set_program_folder;
 pub use recurrent::{
     CausalConv, ConvActivation, ConvGates, Decays, GatedHeads, HeadsGate, RUN_FIELDS, Recurrence,

@@ -53,15 +53,11 @@ pub enum Kernels {
 }
 
 impl Kernels {
-    /// The fastest that the default device can run. On a GPU, `OMNIBUS_KERNELS=mlx` chooses MLX's operations, and `jit`
-    /// leaves compiling our kernels to MLX.
+    /// The fastest that the default device can run. On a GPU, `OMNIBUS_KERNELS=mlx` chooses MLX's operations.
     pub fn fastest() -> Self {
         if mlx::cpu::available() {
             Self::Cpu
         } else if mlx::gpu::available() && environment::kernels().as_deref() != Some("mlx") {
-            if environment::kernels().as_deref() == Some("jit") {
-                mlx::gpu::compile_with_mlx();
-            }
             Self::Gpu
         } else {
             Self::Mlx

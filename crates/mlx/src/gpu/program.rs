@@ -35,11 +35,6 @@ pub fn compiled_kernels() -> u64 {
     COMPILED.load(Ordering::Relaxed)
 }
 
-/// Leaves compiling to MLX, in the whole process.
-pub fn compile_with_mlx() {
-    USED.store(NO, Ordering::Relaxed);
-}
-
 /// A compiled program.
 #[derive(Clone)]
 struct Program {
