@@ -59,17 +59,9 @@ ArraysPtr gated_delta_update(const Array& q, const Array& k, const Array& v, con
 
 ArraysPtr CustomKernel::call(const Arrays& inputs, Ints shapes, Ints ranks,
     rust::Slice<const DtypeVal> dtypes, rust::Slice<const Template> templates, const Launch& l) const {
-  std::vector<mx::Shape> out_shapes;
-  auto next = shapes.begin();
-  for (auto rank : ranks) {
-    out_shapes.emplace_back(next, next + rank);
-    next += rank;
-  }
-  std::vector<mx::Dtype> out_dtypes;
-  for (auto d : dtypes) out_dtypes.push_back(dtype_of(d));
   std::vector<std::pair<std::string, mx::fast::TemplateArg>> arguments;
   for (auto& t : templates) arguments.emplace_back(std::string(t.name), argument(t));
-  return own(fn(inputs, out_shapes, out_dtypes, {l.grid[0], l.grid[1], l.grid[2]},
+  return own(fn(inputs, shapes_of(shapes, ranks), dtypes_of(dtypes), {l.grid[0], l.grid[1], l.grid[2]},
       {l.threads[0], l.threads[1], l.threads[2]}, arguments,
       l.has_init ? std::make_optional(l.init) : std::nullopt, false, {}));
 }

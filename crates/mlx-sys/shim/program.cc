@@ -125,26 +125,6 @@ void cuda_program(Str name, Str source) {
   write(path, bytes);
 }
 
-namespace {
-
-std::vector<mx::Shape> shapes_of(Ints sizes, Ints ranks) {
-  std::vector<mx::Shape> shapes;
-  auto next = sizes.begin();
-  for (auto rank : ranks) {
-    shapes.emplace_back(next, next + rank);
-    next += rank;
-  }
-  return shapes;
-}
-
-std::vector<mx::Dtype> dtypes_of(rust::Slice<const DtypeVal> values) {
-  std::vector<mx::Dtype> dtypes;
-  for (auto value : values) dtypes.push_back(dtype_of(value));
-  return dtypes;
-}
-
-} // namespace
-
 ArraysPtr planned_program_call(Str name, const Arrays& inputs, Ints shapes, Ints ranks,
     rust::Slice<const DtypeVal> dtypes, const Launch& l) {
   auto program = std::make_shared<PlannedProgram>(

@@ -267,18 +267,9 @@ impl LayerSpec {
     /// A pre-norm layer under Llama's names.
     pub fn pre_norm(mixer: impl Into<Mixer>, mlp: impl Into<Mlp>, norm: Norm) -> Self {
         Self {
-            number: 0,
-            mixer_name: "self_attn",
-            mixer: mixer.into(),
-            mlp_name: "mlp",
             mlp: Some(mlp.into()),
-            shortcut: None,
-            laurel: None,
-            finish: Vec::new(),
-            residual: Residual::Scaled(1.0),
-            norm,
-            norms_after: None,
             norm_placement: NormPlacement::LLAMA,
+            ..Self::mixer_alone(mixer, norm, "")
         }
     }
 }

@@ -15,7 +15,7 @@ use mlx_sys as sys;
 
 use super::plan::Plan;
 use super::program_folder;
-use super::source::{Dialect, QK_ROPE_WRITE, UPLOAD};
+use super::source::{Dialect, NextKernel, UPLOAD};
 use crate::array::{list, unlist};
 use crate::fast::TemplateValue;
 use crate::planned::is_planned;
@@ -287,9 +287,10 @@ pub fn text(plan: &Plan, function: &str, inputs: &[Dtype]) -> String {
         (None, 1..) => format!("{threads}, 1"),
         (None, _) => threads.to_string(),
     };
-    // Groups of attention that begin while the product before it still runs crowd the multiprocessors that it leaves first: 16
-    // streams of 8,192 tokens took 15.1 ms in place of 11.7.
-    let next = if plan.kernel.name == QK_ROPE_WRITE.name { "" } else { LAUNCH_NEXT };
+    let next = match plan.kernel.next {
+        NextKernel::BeginsEarly => LAUNCH_NEXT,
+        NextKernel::BeginsBehind => "",
+    };
     let wait = if body.contains(WAIT.trim_end()) { "" } else { WAIT };
     format!(
         "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\ntypedef int int32_t;\ntypedef unsigned int uint32_t;\n{header}\

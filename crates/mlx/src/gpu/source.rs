@@ -33,6 +33,17 @@ pub struct Kernel {
     pub outputs: &'static [&'static str],
     body: &'static str,
     needs: Needs,
+    /// When the kernel behind it may begin in a graph.
+    pub(super) next: NextKernel,
+}
+
+/// When the kernel behind another may begin in a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NextKernel {
+    /// At once: it waits by itself before it reads.
+    BeginsEarly,
+    /// When the other has ended.
+    BeginsBehind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,18 +75,24 @@ macro_rules! kernel {
             outputs: $outputs,
             body: include_str!(concat!("kernels/", $name, ".h")),
             needs: Needs::$needs,
+            next: NextKernel::BeginsEarly,
         }
     };
 }
 
 pub(super) static UPLOAD: Kernel = kernel!("upload", &["x"], &["y"], Dialect);
 pub(super) static TAKE_NUMBERS: Kernel = kernel!("take_numbers", &["x", "at"], &["y"], Dialect);
-pub(super) static QK_ROPE_WRITE: Kernel = kernel!(
-    "qk_rope_write",
-    &["qkv", "qw", "kw", "freq", "axis", "pos", "slot", "kpool", "vpool"],
-    &["q", "counter"],
-    Dialect
-);
+/// Groups of attention that begin while the product before this one still runs crowd the multiprocessors that it leaves
+/// first: 16 streams of 8,192 tokens took 15.1 ms in place of 11.7.
+pub(super) static QK_ROPE_WRITE: Kernel = Kernel {
+    next: NextKernel::BeginsBehind,
+    ..kernel!(
+        "qk_rope_write",
+        &["qkv", "qw", "kw", "freq", "axis", "pos", "slot", "kpool", "vpool"],
+        &["q", "counter"],
+        Dialect
+    )
+};
 pub(super) static ATTN_ROWS: Kernel = kernel!("attn_rows", ATTENTION, &["out", "part"], Dialect);
 pub(super) static ATTN_REDUCE: Kernel =
     kernel!("attn_reduce", &["part", "items", "sinks"], &["out"], Dialect);

@@ -62,10 +62,9 @@ impl Encoder {
     /// Reads the config and the weights of a checkpoint, and makes those of the encoder resident. `None` if its family has
     /// no encoder here.
     pub fn load(source: &Source, kernels: Kernels) -> Result<Option<Self>, Error> {
-        let config = source.config()?;
-        let in_config = |error| Error::Config { file: source.path("config.json"), error: Box::new(error) };
-        let Some(blueprint) = super::read(&config).map_err(in_config)? else { return Ok(None) };
-        let quantization = Quantization::read(&config).map_err(in_config)?;
+        let Some((blueprint, quantization)) = super::weights::described(source, super::read)? else {
+            return Ok(None);
+        };
         Self::build(blueprint, quantization, source.weights()?, kernels).map(Some)
     }
 

@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 
 use mlx::{Array, Dtype};
+use serde_json::{Map, Value};
 
 use super::blueprint::EncoderBlueprint;
 use super::convolutions::channels_last;
 use super::manifest::PATCHES;
 use crate::weights::{Store, check, convert, infer};
-use crate::{Kernels, LoadError, Pattern, Quantization, WeightRewrite, Weights};
+use crate::{
+    ConfigError, Error, Kernels, LoadError, Manifest, Pattern, Quantization, Source, WeightRewrite, Weights,
+};
 
 impl EncoderBlueprint {
     /// The matrix `[out, side · side · hidden]` of a convolution over squares of rows, which is a linear layer over merged
@@ -53,19 +56,35 @@ impl EncoderBlueprint {
         if self.convolutions.is_some() {
             channels_last(&mut weights, &manifest)?;
         }
-        infer(&manifest, &mut quantization, &weights)?;
-        check(&manifest, &quantization, &weights)?;
         // The first product is rarely packed; norms never are.
         let stored = weights.get(&first).map(Array::dtype).transpose()?;
-        let dtype = stored.filter(|dtype| matches!(dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F32));
-        Ok(Store::of_encoder(
-            (weights, manifest),
-            quantization,
-            kernels,
-            dtype.unwrap_or(Dtype::Bf16),
-            self.hidden,
-        ))
+        checked((weights, manifest), quantization, kernels, (stored, self.hidden))
     }
+}
+
+/// The store of an encoder over exactly these tensors. `stored`: the dtype of some of its floats, which activations have.
+pub(super) fn checked(
+    (weights, manifest): (Weights, Manifest),
+    mut quantization: Quantization,
+    kernels: Kernels,
+    (stored, hidden): (Option<Dtype>, usize),
+) -> Result<Store, LoadError> {
+    infer(&manifest, &mut quantization, &weights)?;
+    check(&manifest, &quantization, &weights)?;
+    let dtype = stored.filter(|dtype| matches!(dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F32));
+    let dtype = dtype.unwrap_or(Dtype::Bf16);
+    Ok(Store::of_encoder((weights, manifest), quantization, kernels, dtype, hidden))
+}
+
+/// What `read` finds in a checkpoint's config, and how its tensors are packed. `None` if it finds nothing.
+pub(super) fn described<B, Read>(source: &Source, read: Read) -> Result<Option<(B, Quantization)>, Error>
+where
+    Read: FnOnce(&Map<String, Value>) -> Result<Option<B>, ConfigError>,
+{
+    let config = source.config()?;
+    let in_config = |error| Error::Config { file: source.path("config.json"), error: Box::new(error) };
+    let Some(blueprint) = read(&config).map_err(in_config)? else { return Ok(None) };
+    Ok(Some((blueprint, Quantization::read(&config).map_err(in_config)?)))
 }
 
 /// A checkpoint's tensors after these rewrites, without those that are the text model's or behind the last layer.

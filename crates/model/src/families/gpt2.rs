@@ -41,20 +41,9 @@ fn blueprint(
     let attention = Attention::new(&dims, Position::None).with_bias(cfg.or("attention_bias", true)?);
     let rewrites = [
         published,
-        modules([
-            ("transformer.wte", "model.embed_tokens"),
-            ("transformer.wpe", "model.embed_positions"),
-            ("transformer.ln_f", "model.norm"),
-        ]),
-        vec![prefix("transformer.h", "model.layers")],
-        parts_of_layers([
-            ("ln_1", "input_layernorm"),
-            ("ln_2", "post_attention_layernorm"),
-            ("attn.c_attn", "self_attn.qkv_proj"),
-            ("attn.c_proj", "self_attn.o_proj"),
-            ("mlp.c_fc", "mlp.up_proj"),
-            ("mlp.c_proj", "mlp.down_proj"),
-        ]),
+        modules([("transformer.wpe", "model.embed_positions")]),
+        gpt2_names(),
+        parts_of_layers([("mlp.c_fc", "mlp.up_proj")]),
         vec![split_qkv("model.layers.*.self_attn.qkv_proj", &attention)],
     ];
     let layer = LayerSpec::pre_norm(attention, mlp, dims.norm);

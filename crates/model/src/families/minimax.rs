@@ -31,10 +31,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         shared: None,
     };
     let rewrites = [
-        vec![WeightRewrite::Rename {
-            from: "model.layers.*.block_sparse_moe.**".into(),
-            to: "model.layers.*.mlp.**".into(),
-        }],
+        tensors_of_layers([("block_sparse_moe.**", "mlp.**")]),
         numbered_matrices(),
         stacked_experts(moe.experts),
         tensors_of_layers([("mlp.e_score_correction_bias", "mlp.gate.e_score_correction_bias")]),

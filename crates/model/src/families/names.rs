@@ -27,6 +27,19 @@ pub(super) fn parts_of_layers<const N: usize>(renames: [(&str, &str); N]) -> Vec
     renames.map(rename).into()
 }
 
+/// The names of GPT-2's layers, norms and embedding, and of the modules that several families have like it.
+pub(super) fn gpt2_names() -> Vec<WeightRewrite> {
+    let parts = parts_of_layers([
+        ("ln_1", "input_layernorm"),
+        ("ln_2", "post_attention_layernorm"),
+        ("attn.c_attn", "self_attn.qkv_proj"),
+        ("attn.c_proj", "self_attn.o_proj"),
+        ("mlp.c_proj", "mlp.down_proj"),
+    ]);
+    let around = modules([("transformer.wte", "model.embed_tokens"), ("transformer.ln_f", "model.norm")]);
+    [around, vec![prefix("transformer.h", "model.layers")], parts].concat()
+}
+
 /// Another name for everything below a prefix.
 pub(super) fn prefix(from: &str, to: &str) -> WeightRewrite {
     WeightRewrite::Rename { from: format!("{from}.**").into(), to: format!("{to}.**").into() }

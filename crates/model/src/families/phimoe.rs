@@ -22,10 +22,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         shared: None,
     };
     let rewrites = [
-        vec![WeightRewrite::Rename {
-            from: "model.layers.*.block_sparse_moe.**".into(),
-            to: "model.layers.*.mlp.**".into(),
-        }],
+        tensors_of_layers([("block_sparse_moe.**", "mlp.**")]),
         numbered_matrices(),
         stacked_experts(moe.experts),
     ];

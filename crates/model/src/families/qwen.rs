@@ -18,17 +18,8 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let width = cfg.req::<usize>("intermediate_size")? / 2;
     let mlp = GatedMlp { width, act: Activation::Silu, bias };
     let rewrites = [
-        modules([("transformer.wte", "model.embed_tokens"), ("transformer.ln_f", "model.norm")]),
-        vec![prefix("transformer.h", "model.layers")],
-        parts_of_layers([
-            ("ln_1", "input_layernorm"),
-            ("ln_2", "post_attention_layernorm"),
-            ("attn.c_attn", "self_attn.qkv_proj"),
-            ("attn.c_proj", "self_attn.o_proj"),
-            ("mlp.w1", "mlp.up_proj"),
-            ("mlp.w2", "mlp.gate_proj"),
-            ("mlp.c_proj", "mlp.down_proj"),
-        ]),
+        gpt2_names(),
+        parts_of_layers([("mlp.w1", "mlp.up_proj"), ("mlp.w2", "mlp.gate_proj")]),
         vec![split_qkv("model.layers.*.self_attn.qkv_proj", &attention)],
     ];
     let layer = LayerSpec::pre_norm(attention, mlp, dims.norm);

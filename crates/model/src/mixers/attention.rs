@@ -12,6 +12,7 @@ mod tensors;
 
 pub(super) use forward::AttentionBlock;
 pub(super) use gate::GateBlock;
+pub(super) use prepare::CallSpec;
 pub use qk_norm::{NormAt, NormOver, QkNorm};
 pub use spec::{
     Attention, AttentionSpan, Bidirectional, BlockSparse, HeadGate, KeySource, OutNorm, OutputGate,

@@ -2,7 +2,7 @@
 
 use mlx::{Array, Dtype};
 
-use super::attention::AttentionBlock;
+use super::attention::{AttentionBlock, CallSpec};
 use super::{Attention, AttentionSpan, MixerCache, MixerSpec, Recurrence};
 use crate::LoadError;
 use crate::blocks::MixerBlock;
@@ -78,7 +78,7 @@ impl MixerSpec for ConvAttention {
 pub(super) struct ConvAttentionBlock {
     ops: Ops,
     conv: CausalConv,
-    spec: Attention,
+    spec: CallSpec,
     attention: AttentionBlock,
     /// Width of the queries.
     queries: i32,
@@ -94,7 +94,7 @@ impl ConvAttentionBlock {
         Ok(Self {
             ops: store.ops(),
             conv: CausalConv { weight: store.params().hold(weight), bias: None },
-            spec: spec.attention.clone(),
+            spec: CallSpec::new(&spec.attention),
             attention: AttentionBlock::load(&spec.attention, store, path)?,
             queries: (spec.attention.heads * spec.attention.head_dim) as i32,
         })
@@ -112,6 +112,6 @@ impl MixerBlock for ConvAttentionBlock {
     }
 
     fn set_span(&mut self, span: AttentionSpan) {
-        self.spec.span = span;
+        self.spec.set_span(span);
     }
 }

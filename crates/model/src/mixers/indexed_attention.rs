@@ -2,7 +2,7 @@
 
 use mlx::{Array, Dtype};
 
-use super::attention::AttentionBlock;
+use super::attention::{AttentionBlock, CallSpec};
 use super::written_rows::{WrittenRows, in_blocks, largest, where_seen};
 use super::{Attention, AttentionSpan, MixerCache, MixerSpec, RowCache};
 use crate::blocks::{Linear, MixerBlock, NormBlock};
@@ -70,6 +70,7 @@ impl MixerSpec for IndexedAttention {
 /// The attention and the indexer with their weights.
 pub(super) struct IndexedAttentionBlock {
     spec: IndexedAttention,
+    call: CallSpec,
     attention: AttentionBlock,
     query: Linear,
     key: Linear,
@@ -83,6 +84,7 @@ impl IndexedAttentionBlock {
         let width = spec.keys.width;
         Ok(Self {
             spec: spec.clone(),
+            call: CallSpec::new(&spec.attention),
             attention: AttentionBlock::load(&spec.attention, store, path)?,
             query: store.linear(&at("index_q_proj"))?,
             key: store.linear(&at("index_k_proj"))?,
@@ -112,12 +114,13 @@ impl MixerBlock for IndexedAttentionBlock {
     fn forward(&self, x: &Array, mut layer: LayerContext) -> mlx::Result<Array> {
         let choice = self.choose(x, &mut layer)?;
         let qkv = self.attention.project(x)?;
-        let attended = self.attention.attended(&self.spec.attention, qkv, Some(&choice), layer)?;
+        let attended = self.attention.attended(&self.call, qkv, Some(&choice), layer)?;
         self.attention.output(x, attended)
     }
 
     fn set_span(&mut self, span: AttentionSpan) {
         self.spec.attention.span = span;
+        self.call.set_span(span);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use mlx::Array;
 
-use super::attention::AttentionBlock;
+use super::attention::{AttentionBlock, CallSpec};
 use super::{Attention, AttentionSpan, KeySource, MixerCache, MixerSpec};
 use crate::LoadError;
 use crate::blocks::MixerBlock;
@@ -55,6 +55,8 @@ impl MixerSpec for LoopAttention {
 /// The attention, and the gate that mixes what its two looks see.
 pub(super) struct LoopAttentionBlock {
     spec: LoopAttention,
+    /// Of the first pass.
+    call: CallSpec,
     attention: AttentionBlock,
     /// `[heads, head_dim]` and `[heads]`.
     gate: [Param; 2],
@@ -64,7 +66,8 @@ impl LoopAttentionBlock {
     pub(super) fn load(spec: &LoopAttention, store: &mut Store, path: &str) -> Result<Self, LoadError> {
         let mut gate = |part: &str| store.vector(&format!("{path}.loop_gate.{part}"));
         let gate = [gate("weight")?, gate("bias")?];
-        Ok(Self { spec: spec.clone(), attention: AttentionBlock::load(&spec.attention, store, path)?, gate })
+        let attention = AttentionBlock::load(&spec.attention, store, path)?;
+        Ok(Self { spec: spec.clone(), call: CallSpec::new(&spec.attention), attention, gate })
     }
 
     /// What the second pass sees in its own window and in all of layer `first`, mixed.
@@ -76,8 +79,8 @@ impl LoopAttentionBlock {
         let width = heads * attention.head_dim as i32;
         let raw = qkv.slice(&[0, 0], &[qkv.dim(0)?, width])?;
         let queries = self.attention.prepared_queries(&global, &raw, layer.ctx)?;
-        let local = self.attention.attended(&local, qkv, None, layer.part(0))?;
-        let global = self.attention.attended(&global, raw, None, layer)?;
+        let local = self.attention.attended(&CallSpec::new(&local), qkv, None, layer.part(0))?;
+        let global = self.attention.attended(&CallSpec::new(&global), raw, None, layer)?;
         let [rows, width] = local.dims()?;
         let by_head = |x: &Array| x.reshape(&[rows, heads, -1]);
         let [weight, bias] = &self.gate;
@@ -91,7 +94,7 @@ impl MixerBlock for LoopAttentionBlock {
     fn forward(&self, x: &Array, layer: LayerContext) -> mlx::Result<Array> {
         let qkv = self.attention.project(x)?;
         let attended = match layer.number()?.checked_sub(self.spec.layers) {
-            None => self.attention.attended(&self.spec.attention, qkv, None, layer)?,
+            None => self.attention.attended(&self.call, qkv, None, layer)?,
             Some(first) => self.mixed(qkv, first, layer)?,
         };
         self.attention.output(x, attended)
@@ -99,6 +102,7 @@ impl MixerBlock for LoopAttentionBlock {
 
     fn set_span(&mut self, span: AttentionSpan) {
         self.spec.attention.span = span;
+        self.call.set_span(span);
         self.attention.set_span(span);
     }
 }

@@ -1,11 +1,11 @@
 //! An audio encoder's tensors of a checkpoint, under the blueprint's names.
 
-use mlx::{Array, Dtype};
+use mlx::Array;
 
 use super::blueprint::AudioBlueprint;
 use super::manifest::CONVOLUTIONS;
-use crate::encoders::weights::named;
-use crate::weights::{Store, check, infer};
+use crate::encoders::weights::{checked, named};
+use crate::weights::Store;
 use crate::{Kernels, LoadError, Quantization, Weights};
 
 impl AudioBlueprint {
@@ -26,17 +26,8 @@ impl AudioBlueprint {
             *weight = channels_last(weight, wanted)?;
             stored = Some(weight.dtype()?);
         }
-        infer(&manifest, &mut quantization, &weights)?;
-        check(&manifest, &quantization, &weights)?;
         // Convolutions are never packed.
-        let dtype = stored.filter(|dtype| matches!(dtype, Dtype::F16 | Dtype::Bf16 | Dtype::F32));
-        Ok(Store::of_encoder(
-            (weights, manifest),
-            quantization,
-            kernels,
-            dtype.unwrap_or(Dtype::Bf16),
-            self.hidden,
-        ))
+        checked((weights, manifest), quantization, kernels, (stored, self.hidden))
     }
 }
 

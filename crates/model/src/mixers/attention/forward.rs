@@ -1,12 +1,10 @@
 //! The forward pass of an attention layer.
 
-use std::borrow::Cow;
-
 use mlx::{Array, fast};
 
 use super::gate::GateBlock;
 use super::normed::QkNormBlock;
-use super::prepare::{Preparation, Rounding};
+use super::prepare::{CallSpec, Preparation, Rounding};
 use super::tensors::OUT_NORM;
 use super::{Attention, AttentionSpan, KeySource, OutNorm};
 use crate::blocks::{Fused, Linear, MixerBlock, NormBlock};
@@ -18,7 +16,7 @@ use crate::{LoadError, Position};
 
 /// One attention layer.
 pub(crate) struct AttentionBlock {
-    spec: Attention,
+    spec: CallSpec,
     ops: Ops,
     qkv: Fused,
     out: Linear,
@@ -58,7 +56,7 @@ impl AttentionBlock {
         };
         let rounds = spec.rounds_keys && spec.has_keys();
         Ok(Self {
-            spec: spec.clone(),
+            spec: CallSpec::new(spec),
             ops: store.ops(),
             qkv: Fused::new([q].into_iter().chain(kv).collect())?,
             out,
@@ -81,18 +79,16 @@ impl AttentionBlock {
     /// or another layer's keys.
     pub(in crate::mixers) fn attended(
         &self,
-        spec: &Attention,
+        spec: &CallSpec,
         mut qkv: Array,
         filter: Option<&dyn KeyFilter>,
         layer: LayerContext,
     ) -> mlx::Result<Array> {
         let rotation = self.rotation.as_ref();
-        let (spec, gpu_fusions) =
-            match spec.gpu_fusions() != GpuFusions::NONE && layer.has_gpu_kernels(filter) {
-                true => spec.without_gpu_fusions(),
-                false => (Cow::Borrowed(spec), GpuFusions::NONE),
-            };
-        let spec = spec.as_ref();
+        let (spec, gpu_fusions) = match spec.has_gpu_fusions() && layer.has_gpu_kernels(filter) {
+            true => spec.on_gpu(),
+            false => (spec.spec(), GpuFusions::NONE),
+        };
         if let Some(clip) = spec.clip_qkv {
             qkv = clipped(&qkv, clip)?;
         }
@@ -150,8 +146,8 @@ impl AttentionBlock {
 
     /// The layer's output, of `x` and what the heads saw.
     pub(in crate::mixers) fn output(&self, x: &Array, attended: Array) -> mlx::Result<Array> {
-        let attended = match self.spec.out_norm {
-            Some(OutNorm::EachHead(eps)) => by_head(&attended, self.spec.v_head_dim, eps)?,
+        let attended = match self.spec.spec().out_norm {
+            Some(OutNorm::EachHead(eps)) => by_head(&attended, self.spec.spec().v_head_dim, eps)?,
             Some(OutNorm::AllHeads(_)) | None => attended,
         };
         let attended = match &self.gate {
@@ -178,6 +174,6 @@ impl MixerBlock for AttentionBlock {
     }
 
     fn set_span(&mut self, span: AttentionSpan) {
-        self.spec.span = span;
+        self.spec.set_span(span);
     }
 }

@@ -1,11 +1,9 @@
 //! Norms, rotation and temperature of queries and keys in MLX's operations, for what attention kernels do not have.
 
-use std::borrow::Cow;
-
 use mlx::{Array, Dtype, fast};
 
 use super::normed::QkNormBlock;
-use super::{Attention, KeySource, NormAt, QkNorm, Temperature};
+use super::{Attention, AttentionSpan, KeySource, NormAt, QkNorm, Temperature};
 use crate::LoadError;
 use crate::forward::ForwardContext;
 use crate::ops::{GpuFusions, Ops, Rotation};
@@ -31,11 +29,11 @@ impl Attention {
     }
 
     /// What is left for all kernels to do, or for MLX's operations, where the GPU's kernels take the rest: limits of what is
-    /// projected, norms behind the rotation, and temperatures.
-    pub(super) fn without_gpu_fusions(&self) -> (Cow<'_, Self>, GpuFusions) {
+    /// projected, norms behind the rotation, and temperatures. `None` where these take nothing.
+    fn without_gpu_fusions(&self) -> Option<(Self, GpuFusions)> {
         let mut fused = self.gpu_fusions();
-        if self.changes_rotated() {
-            return (Cow::Borrowed(self), GpuFusions::NONE);
+        if fused == GpuFusions::NONE || self.changes_rotated() {
+            return None;
         }
         let qk_norm = self.qk_norm.map(|norm| QkNorm { at: NormAt::BeforeRotation, ..norm });
         let mut left = Self { clip_qkv: None, qk_norm, temperature: None, ..self.clone() };
@@ -43,7 +41,7 @@ impl Attention {
             // The limits come before the norm.
             left.clip_qkv = fused.clip.take();
         }
-        (Cow::Owned(left), fused)
+        Some((left, fused))
     }
 
     /// What the GPU's kernels alone fuse with the rotation.
@@ -52,6 +50,42 @@ impl Attention {
             clip: self.clip_qkv,
             norm_at: self.qk_norm.map_or(NormAt::BeforeRotation, |norm| norm.at),
             temperature: self.temperature,
+        }
+    }
+}
+
+/// A layer's attention, decided once for each set of kernels.
+pub(in crate::mixers) struct CallSpec {
+    /// What all kernels compute.
+    spec: Attention,
+    /// What is left where the GPU's kernels fuse the rest.
+    fused: Option<(Attention, GpuFusions)>,
+}
+
+impl CallSpec {
+    pub(in crate::mixers) fn new(spec: &Attention) -> Self {
+        Self { spec: spec.clone(), fused: spec.without_gpu_fusions() }
+    }
+
+    /// What the layer computes.
+    pub(in crate::mixers) fn spec(&self) -> &Attention {
+        &self.spec
+    }
+
+    /// What is left where the GPU's kernels take part, and what they fuse.
+    pub(super) fn on_gpu(&self) -> (&Attention, GpuFusions) {
+        self.fused.as_ref().map_or((&self.spec, GpuFusions::NONE), |(left, fused)| (left, *fused))
+    }
+
+    pub(super) fn has_gpu_fusions(&self) -> bool {
+        self.fused.is_some()
+    }
+
+    /// Changes which earlier positions a query attends to.
+    pub(in crate::mixers) fn set_span(&mut self, span: AttentionSpan) {
+        self.spec.span = span;
+        if let Some((left, _)) = &mut self.fused {
+            left.span = span;
         }
     }
 }
@@ -200,20 +234,19 @@ mod tests {
     fn gpu_kernels_take_late_norms_and_limits() {
         let hunyuan = attention("hunyuan_v1_dense");
         assert!(!hunyuan.norms_in_kernels());
-        let (left, fused) = hunyuan.without_gpu_fusions();
+        let (left, fused) = hunyuan.without_gpu_fusions().unwrap();
         assert!(left.norms_in_kernels() && fused.norm_at == NormAt::AfterRotation);
         let dbrx = attention("dbrx");
-        let (left, fused) = dbrx.without_gpu_fusions();
+        let (left, fused) = dbrx.without_gpu_fusions().unwrap();
         assert!(dbrx.clip_qkv.is_some() && left.clip_qkv.is_none() && fused.clip == dbrx.clip_qkv);
     }
 
     #[test]
     fn what_no_kernel_norms_is_limited_before() {
         let normed = Attention { qk_norm: Some(QkNorm::full_width(1e-6)), ..attention("dbrx") };
-        let (left, fused) = normed.without_gpu_fusions();
+        let (left, fused) = normed.without_gpu_fusions().unwrap();
         assert!(left.clip_qkv == normed.clip_qkv && fused.clip.is_none());
         let talkie = attention("talkie");
-        let (left, fused) = talkie.without_gpu_fusions();
-        assert!(*left == talkie && fused == GpuFusions::NONE);
+        assert!(CallSpec::new(&talkie).on_gpu() == (&talkie, GpuFusions::NONE));
     }
 }

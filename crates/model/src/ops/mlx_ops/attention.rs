@@ -31,13 +31,18 @@ pub(in crate::ops) fn gather(call: AttentionCall) -> mlx::Result<Array> {
         }
         order = order.or(metadata.order.as_ref());
     }
-    let attended = match attended.as_slice() {
+    in_batch_order(&attended, order)
+}
+
+/// What the rows of all gathers saw, `[T, _]`, in the order of the batch. `order`: where they are in another one.
+pub(super) fn in_batch_order(of_gathers: &[Array], order: Option<&Array>) -> mlx::Result<Array> {
+    let all = match of_gathers {
         [one] => one.clone(),
         several => mlx::concatenate(&several.iter().collect::<Vec<_>>(), 0)?,
     };
     match order {
-        Some(order) => take_rows(&attended, order),
-        None => Ok(attended),
+        Some(order) => take_rows(&all, order),
+        None => Ok(all),
     }
 }
 

@@ -6,13 +6,13 @@
 use mlx::{Array, fast};
 use omnibus_kv::KvFormat;
 
+use super::attention::in_batch_order;
 use super::attention::write;
 use crate::LatentAttention;
 use crate::forward::{AttentionReads, Gather, Rows};
 use crate::kv_cache::poisoned;
 use crate::kv_format;
 use crate::ops::{LatentCall, LatentWeights, LayerContext, Weight};
-use crate::take_rows::take_rows;
 
 /// How a backend computes products with the weights of each head.
 #[derive(Clone, Copy)]
@@ -98,14 +98,7 @@ pub(in crate::ops) fn latent(mut call: LatentCall, products: HeadProducts) -> ml
         }
         order = order.or(metadata.order.as_ref());
     }
-    let attended = match attended.as_slice() {
-        [one] => one.clone(),
-        several => mlx::concatenate(&several.iter().collect::<Vec<_>>(), 0)?,
-    };
-    match order {
-        Some(order) => take_rows(&attended, order),
-        None => Ok(attended),
-    }
+    in_batch_order(&attended, order)
 }
 
 /// What the rows of a gather need to read latents.
