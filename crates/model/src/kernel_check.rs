@@ -241,20 +241,31 @@ fn of_attention(
     measure: Measure,
     (formats, choice): (&[KvFormat], &KernelChoice),
 ) -> Vec<KernelCheck> {
-    let mut layers: Vec<&LayerSpec> = Vec::new();
-    for layer in &blueprint.layers {
-        let is_attention = matches!(layer.mixer, Mixer::Attention(_) | Mixer::Latent(_));
-        if is_attention && !layers.iter().any(|known| computes_as(known, layer)) {
+    let mut layers: Vec<LayerSpec> = Vec::new();
+    for layer in blueprint.layers.iter().flat_map(attention_layers) {
+        if !layers.iter().any(|known| computes_as(known, &layer)) {
             layers.push(layer);
         }
     }
     let of = |format: &KvFormat| {
         let format = *format;
         let of_layer =
-            move |layer: &&LayerSpec| attention::checks(blueprint, layer, (dtype, format, choice), measure);
+            move |layer: &LayerSpec| attention::checks(blueprint, layer, (dtype, format, choice), measure);
         layers.iter().flat_map(of_layer)
     };
     formats.iter().flat_map(of).collect()
+}
+
+/// The attention of a layer, also where it is beside another mixer or inside one, as layers of their own.
+fn attention_layers(layer: &LayerSpec) -> Vec<LayerSpec> {
+    let alone = |mixer: Mixer| LayerSpec { mixer, ..layer.clone() };
+    let latents = layer.mixer.latents().into_iter().map(|latent| alone(latent.clone().into()));
+    let attentions = match &layer.mixer {
+        // Keys that are chosen are read by MLX's operations.
+        Mixer::IndexedAttention(_) => Vec::new(),
+        mixer => mixer.attentions(),
+    };
+    attentions.into_iter().map(|attention| alone(attention.clone().into())).chain(latents).collect()
 }
 
 /// Whether the attention of two layers is computed alike, whichever layers' keys they read.
@@ -366,5 +377,29 @@ mod tests {
         assert_eq!(slowness(&small), None, "the larger shape makes up for it");
         assert_eq!(slowness(&[check(Some([14.0, 2.5]))]), None, "a launch makes up for it");
         assert_eq!(slowness(&[check(None)]), None);
+    }
+
+    fn blueprint(fixture: &str) -> Blueprint {
+        let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+        let config = std::fs::read_to_string(fixtures.join(fixture).join("config.json")).unwrap();
+        crate::families::read(&serde_json::from_str(&config).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn attention_beside_other_mixers_and_experts_beside_a_dense_mlp_are_checked() {
+        for fixture in ["qwen3", "falcon_h1", "baichuan_m1", "iquestloopcoder", "deepseek_v2"] {
+            let layers = blueprint(fixture).layers;
+            assert!(layers.iter().any(|layer| !attention_layers(layer).is_empty()), "{fixture}");
+        }
+        let chosen = blueprint("minimax_m3_vl");
+        let indexed = |layer: &&LayerSpec| matches!(layer.mixer, Mixer::IndexedAttention(_));
+        assert!(chosen.layers.iter().filter(indexed).all(|layer| attention_layers(layer).is_empty()));
+        for fixture in ["qwen3_moe", "gemma4_text.moe"] {
+            let layers = blueprint(fixture).layers;
+            assert!(
+                layers.iter().flat_map(|layer| &layer.mlp).any(|mlp| mlp.routed().is_some()),
+                "{fixture}"
+            );
+        }
     }
 }

@@ -62,6 +62,14 @@ from_specs! {
 }
 
 impl Mlp {
+    /// Its routed experts, if it has some.
+    pub(crate) fn routed(&self) -> Option<&Moe> {
+        match self {
+            Self::Moe(moe) | Self::DenseAndRouted(DenseAndRouted { routed: moe, .. }) => Some(moe),
+            Self::Gated(_) | Self::Plain(_) | Self::Linear(_) | Self::Normed(_) => None,
+        }
+    }
+
     /// What its kind says of itself.
     pub(crate) fn spec(&self) -> &dyn MlpSpec {
         match self {

@@ -4,7 +4,7 @@ use mlx::{Array, Dtype};
 
 use super::elementwise::{ROWS, compare};
 use super::{KernelCheck, Measure, normal};
-use crate::{Activation, Blueprint, Expert, HeadGate, Mlp, OutputGate, Residual};
+use crate::{Activation, Blueprint, DenseAndRouted, Expert, HeadGate, Mlp, OutputGate, Residual};
 
 /// What activates a row.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,14 +26,18 @@ pub(super) fn checks(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> V
 fn activations(blueprint: &Blueprint) -> Vec<(usize, Activated)> {
     let mut found = Vec::new();
     for mlp in blueprint.layers.iter().filter_map(|layer| layer.mlp.as_ref()) {
-        let of_mlp = match mlp {
-            Mlp::Gated(mlp) => (mlp.width, Activated::Gated(mlp.act)),
-            Mlp::Plain(mlp) => (mlp.width, Activated::Alone(mlp.act)),
-            Mlp::Moe(moe) => (moe.expert.width(), of_expert(moe.expert)),
-            Mlp::Linear(_) | Mlp::Normed(_) | Mlp::DenseAndRouted(_) => continue,
+        let dense = match mlp {
+            Mlp::Gated(mlp) | Mlp::DenseAndRouted(DenseAndRouted { dense: mlp, .. }) => {
+                Some((mlp.width, Activated::Gated(mlp.act)))
+            }
+            Mlp::Plain(mlp) => Some((mlp.width, Activated::Alone(mlp.act))),
+            Mlp::Moe(_) | Mlp::Linear(_) | Mlp::Normed(_) => None,
         };
-        if !found.contains(&of_mlp) {
-            found.push(of_mlp);
+        let routed = mlp.routed().map(|moe| (moe.expert.width(), of_expert(moe.expert)));
+        for of_mlp in dense.into_iter().chain(routed) {
+            if !found.contains(&of_mlp) {
+                found.push(of_mlp);
+            }
         }
     }
     found

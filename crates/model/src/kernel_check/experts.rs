@@ -13,11 +13,16 @@ const EXPERTS_MAX: usize = 16;
 /// One check for pairs that are multiplied one by one, and one for those that are sorted. Errors alone: MLX takes half a
 /// minute to compile its own packed product, and no model has its experts unpacked.
 pub(super) fn checks(blueprint: &Blueprint, weights: &[CheckedWeights], dtype: Dtype) -> Vec<KernelCheck> {
-    let moe = blueprint.layers.iter().find_map(|layer| match &layer.mlp {
-        Some(Mlp::Moe(moe)) => Some(moe),
-        _ => None,
-    });
-    let (Some(moe), hidden) = (moe, blueprint.hidden) else { return Vec::new() };
+    let mut moes: Vec<&Moe> = Vec::new();
+    for moe in blueprint.layers.iter().flat_map(|layer| &layer.mlp).filter_map(Mlp::routed) {
+        if !moes.contains(&moe) {
+            moes.push(moe);
+        }
+    }
+    moes.into_iter().flat_map(|moe| checks_of(moe, blueprint.hidden, weights, dtype)).collect()
+}
+
+fn checks_of(moe: &Moe, hidden: usize, weights: &[CheckedWeights], dtype: Dtype) -> Vec<KernelCheck> {
     // Without a kernel of ours for packed weights, the check would wait for that compiler.
     let packed = matches!(dtype, Dtype::Bf16 | Dtype::F16);
     let has_kernel = |weights: &&CheckedWeights| packed || **weights == CheckedWeights::Dense;
