@@ -12,7 +12,8 @@ use crate::info::ModelInfo;
 pub struct StartError(String);
 
 impl StartError {
-    pub(crate) fn new(error: impl fmt::Display) -> Self {
+    /// An error in one line.
+    pub fn new(error: impl fmt::Display) -> Self {
         Self(error.to_string().replace('\n', " "))
     }
 }

@@ -27,4 +27,5 @@ pub use event_stream::EventStream;
 pub use handle::Handle;
 pub(crate) use loaded_model::{LoadedModel, Started};
 pub(crate) use media::{LargestMedia, SpeechWindow};
-pub(crate) use model_text::{ModelText, tokenizer_of};
+pub(crate) use model_text::ModelText;
+pub use model_text::tokenizer_of;

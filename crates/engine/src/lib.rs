@@ -12,8 +12,6 @@
 //! waits for a client.
 
 mod alignment;
-mod bench;
-pub mod conversion;
 mod device_memory;
 mod digest;
 mod disk;
@@ -24,32 +22,26 @@ mod floats;
 mod front;
 mod hidden;
 mod info;
-mod kernel_table;
 mod logits_processor;
 mod machine;
 mod media;
 mod memory_plan;
 mod message;
 mod model_source;
-pub mod perplexity;
 mod process;
 mod request;
 mod sampler;
 mod settings;
-pub mod sim;
 mod start;
 mod stats;
 mod status;
 mod supervisor;
+mod token_engine;
 mod transcription;
 mod whisper;
 mod worker;
 
 pub use alignment::{AlignedTokens, Alignment};
-pub use bench::{
-    Adapted, AdapterLoad, BenchEngine, BenchModel, Decode, DecodeLoad, DeviceLimits, HostSplit, KernelShare,
-    MemoryUse, ModelWork, PassProfile, Prefill, ProfiledPass, StepWork, measure_kernels, measure_limits,
-};
 pub use disk::{CachedModel, cached_models, remove_cached_model};
 pub use error::{Failure, StartError};
 pub use event::{
@@ -57,13 +49,13 @@ pub use event::{
 };
 #[doc(hidden)]
 pub use fault::FaultPlan;
+pub use front::tokenizer_of;
 pub use front::{Admission, EventStream, Generated, Handle};
 pub use hidden::{HiddenPositions, HiddenStates};
 pub use info::{
     AdapterInfo, Health, ModelDetails, ModelInfo, ModelState, RequestInfo, RequestOrigin, RequestState,
     SessionInfo,
 };
-pub use kernel_table::{KernelModel, KernelRow, kernel_read_rate, kernel_rows};
 pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
 pub use machine::{Gpu, Machine, machine};
 pub use media::{ByteBudget, MediaBytes, MediaItem, MediaSource, Reserved};
@@ -72,8 +64,6 @@ pub use model_source::ModelSource;
 pub use omnibus_core::{CacheMisses, GroupStats};
 pub use omnibus_core::{random, statistic};
 pub use omnibus_grammar::{Grammar, GrammarLimits, Whitespace};
-pub use omnibus_model::RandomWeights;
-pub use omnibus_model::kernel_check::CheckExtent;
 pub use omnibus_text::{
     AddSpecial, CallRule, ContentPart, InputGrammar, MediaIndex, Message, Role, Tool, ToolArguments,
     ToolCall, ToolPlace, ToolResult,
@@ -93,10 +83,12 @@ pub use stats::{
     SessionStats, Stats, SwapStats,
 };
 pub use supervisor::Isolation;
+pub use token_engine::{TokenEngine, TokenReport, TokenUpdate};
 pub use transcription::{
     Language, SpeechSegment, SpeechSummary, SpeechTask, SpeechTimes, SpeechWord, Transcription,
     TranscriptionEvent, TranscriptionStream, WindowQuality,
 };
+pub use worker::choose_device;
 
 /// Every supported architecture, with a description for lists.
 pub fn architectures() -> Vec<(&'static str, &'static str)> {

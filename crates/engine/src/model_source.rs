@@ -25,7 +25,7 @@ pub enum ModelSource {
 
 impl ModelSource {
     /// The files.
-    pub(crate) fn files(&self) -> Source {
+    pub fn files(&self) -> Source {
         match self {
             Self::Directory { path, .. } => Source::Directory(path.clone()),
             Self::Embedded { files, .. } => Source::Embedded(files),

@@ -191,7 +191,7 @@ fn all_processors(source: &Source, processors: &LogitsProcessors, settings: &Set
 }
 
 /// Sets the default device of the calling thread.
-pub(crate) fn choose_device(choice: DeviceChoice) -> Result<(), StartError> {
+pub fn choose_device(choice: DeviceChoice) -> Result<(), StartError> {
     let gpu = mlx::device::gpu_available();
     let device = match choice {
         DeviceChoice::Gpu if !gpu => {

@@ -28,9 +28,13 @@ const EDGES: &[(&str, &[&str])] = &[
             "omnibus-model",
         ],
     ),
+    (
+        "omnibus-offline",
+        &["mlx", "omnibus-kv", "omnibus-core", "omnibus-text", "omnibus-model", "omnibus-engine"],
+    ),
     ("omnibus-server", &["omnibus-engine"]),
     ("omnibus-hub", &[]),
-    ("mlx-omnibus", &["omnibus-engine", "omnibus-server", "omnibus-hub"]),
+    ("mlx-omnibus", &["omnibus-engine", "omnibus-offline", "omnibus-server", "omnibus-hub"]),
     ("xtask", &[]),
 ];
 

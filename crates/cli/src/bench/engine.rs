@@ -5,9 +5,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use omnibus_engine::{
-    Adapted, AdapterLoad, BenchEngine, BenchModel, Decode, DecodeLoad, DeviceLimits, HostSplit, Machine,
-    MemoryUse, Prefill, RandomWeights, Settings, StepWork, machine, measure_limits,
+use omnibus_engine::{Machine, Settings, machine};
+use omnibus_offline::bench::{
+    Adapted, AdapterLoad, BenchEngine, BenchModel, Decode, DecodeLoad, DeviceLimits, HostSplit, MemoryUse,
+    Prefill, RandomWeights, StepWork, measure_limits,
 };
 use serde::Serialize;
 

@@ -30,7 +30,7 @@ pub fn config(name: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
-    use omnibus_engine::RandomWeights;
+    use omnibus_offline::bench::RandomWeights;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use omnibus_engine::{PassProfile, ProfiledPass, measure_kernels};
+use omnibus_offline::bench::{PassProfile, ProfiledPass, measure_kernels};
 
 use super::engine::bench_model;
 use crate::error::Error;
@@ -47,7 +47,7 @@ fn table(profile: &PassProfile) -> String {
 
 #[cfg(test)]
 mod tests {
-    use omnibus_engine::KernelShare;
+    use omnibus_offline::bench::KernelShare;
 
     use super::*;
 

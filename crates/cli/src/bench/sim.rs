@@ -4,7 +4,7 @@ use std::path::Path;
 
 use omnibus_engine::Schedule;
 use omnibus_engine::random::Rng;
-use omnibus_engine::sim::{self, Arrival, CostModel, Machine, Quantiles, Report, Workload};
+use omnibus_offline::sim::{self, Arrival, CostModel, Machine, Quantiles, Report, Workload};
 use serde::Serialize;
 use serde_json::Value;
 

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use omnibus_engine::ModelSource;
-use omnibus_engine::conversion::{
-    Conversion, Packing, QuantMode, QuantizationChoice, Recipe, calibrated, convert, with_adapter,
+use omnibus_offline::conversion::{
+    self, Conversion, Packing, QuantMode, QuantizationChoice, Recipe, calibrated, convert, with_adapter,
 };
-use omnibus_engine::perplexity::{TokenSequences, read_tokens};
+use omnibus_offline::perplexity::{TokenSequences, read_tokens};
 
 use crate::error::Error;
 use crate::settings::{Config, ConversionSettings, WeightChange};
@@ -21,7 +21,7 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
     };
     let packing = packing(settings)?;
     let source = model::source(Some(from), &[])?;
-    let conversion = source.conversion(&settings.to, packing, settings.dtype);
+    let conversion = conversion::of_model(&source, &settings.to, packing, settings.dtype);
     let conversion = with_adapter(conversion, config.engine.adapter.as_deref());
     let conversion = calibrated_on(settings.calibration.as_deref(), conversion, &source, config)?;
     let base_model = model::hub_id(from).map(|id| id.repository);

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use omnibus_engine::{CheckExtent, KernelModel, KernelRow};
+use omnibus_offline::kernel_table::{self, CheckExtent, KernelModel, KernelRow};
 use serde_json::json;
 
 use crate::bench::PRESETS;
@@ -15,7 +15,7 @@ const PACKED: [&str; 5] = ["qwen3-0.6b", "qwen3-4b", "llama-3.1-8b", "qwen3-30b-
 
 /// Prints a row for each kernel and shape of the presets. Exit code 1 when one differs from MLX or fails.
 pub fn run(format: Output) -> Result<ExitCode, Error> {
-    let read_rate = omnibus_engine::kernel_read_rate().map_err(Error::failed)?;
+    let read_rate = kernel_table::kernel_read_rate().map_err(Error::failed)?;
     if format == Output::Text {
         output::line(format!("read rate {:.2} TB/s", read_rate / 1e12));
         output::line(format!(
@@ -25,7 +25,7 @@ pub fn run(format: Output) -> Result<ExitCode, Error> {
     }
     let mut rows: Vec<KernelRow> = Vec::new();
     for model in models() {
-        let found = omnibus_engine::kernel_rows(model, read_rate).map_err(Error::failed)?;
+        let found = kernel_table::kernel_rows(model, read_rate).map_err(Error::failed)?;
         if format == Output::Text {
             found.iter().for_each(show);
         }

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use omnibus_engine::ModelSource;
-use omnibus_engine::conversion::{Packing, QuantMode, Recipe};
-use omnibus_engine::perplexity::{Predictor, Score, ScoredModel, TokenSequences, read_tokens};
+use omnibus_offline::conversion::{self, Packing, QuantMode, Recipe};
+use omnibus_offline::perplexity::{Predictor, Score, ScoredModel, TokenSequences, read_tokens};
 use serde_json::json;
 
 use super::convert::choice;
@@ -71,8 +71,8 @@ fn load(model: &ScoredModel, config: &Config) -> Result<Predictor, Error> {
     Predictor::load(model, config.engine.device).map_err(Error::failed)
 }
 
-fn conversion(source: &ModelSource, packing: Packing) -> omnibus_engine::conversion::Conversion {
-    source.conversion(Path::new(""), packing, None)
+fn conversion(source: &ModelSource, packing: Packing) -> conversion::Conversion {
+    conversion::of_model(source, Path::new(""), packing, None)
 }
 
 /// Bits, a mode or a recipe.

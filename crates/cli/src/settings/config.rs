@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use omnibus_engine::conversion::{Dtype, QuantMode, Recipe};
 use omnibus_engine::{Sampling, Settings as EngineSettings, StructuredOutput};
+use omnibus_offline::conversion::{Dtype, QuantMode, Recipe};
 use omnibus_server::{AdapterUpdates, ModelNames};
 
 /// All settings. A command reads the groups that it has settings in.

@@ -339,7 +339,7 @@ impl ModelText {
 }
 
 /// A model's tokenizer.
-pub(crate) fn tokenizer_of(source: &Source) -> Result<Arc<Tokenizer>, StartError> {
+pub fn tokenizer_of(source: &Source) -> Result<Arc<Tokenizer>, StartError> {
     let config = Value::Object(source.json("config.json").map_err(StartError::new)?);
     let tokenizer = match source {
         Source::Directory(path) => Tokenizer::from_dir(path, Some(&config)),

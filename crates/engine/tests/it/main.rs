@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod bench;
 mod bounded;
 #[path = "../common/mod.rs"]
 mod common;

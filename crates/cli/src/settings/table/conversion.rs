@@ -1,6 +1,6 @@
 //! Settings of `convert` and of the quantizations that `perplexity` compares.
 
-use omnibus_engine::conversion::{Dtype, QuantMode, Recipe};
+use omnibus_offline::conversion::{Dtype, QuantMode, Recipe};
 
 use super::{CONVERT, QUANTIZED, choose};
 use crate::settings::config::WeightChange;

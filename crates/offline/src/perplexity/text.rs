@@ -2,12 +2,9 @@
 
 use std::path::Path;
 
+use omnibus_engine::{ModelSource, StartError, tokenizer_of};
 use omnibus_text::{AddSpecial, Tokenizer};
 use serde_json::Value;
-
-use crate::error::StartError;
-use crate::front::tokenizer_of;
-use crate::model_source::ModelSource;
 
 /// Sequences of equal length.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Our GPU kernels at the shapes of some models, beside MLX's operations: what `omnibus doctor --kernels` prints.
 
 use mlx::Dtype;
+use omnibus_engine::StartError;
 use omnibus_model::families;
-use omnibus_model::kernel_check::{self, CheckExtent, KernelCheck, Measure};
-
-use crate::error::StartError;
+pub use omnibus_model::kernel_check::CheckExtent;
+use omnibus_model::kernel_check::{self, KernelCheck, Measure};
 
 /// One kernel at one shape.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,16 +8,12 @@ mod text;
 use std::time::Instant;
 
 use mlx::Array;
+use omnibus_engine::{DeviceChoice, ModelSource, StartError, choose_device};
 use omnibus_kv::{BlockId, BlockTable, KvFormat};
 use omnibus_model::convert::Conversion;
 use omnibus_model::{Batch, InputSquares, Kernels, KvCache, KvStorage, Model, Segment};
 
 pub use text::{TokenSequences, read_tokens};
-
-use crate::error::StartError;
-use crate::model_source::ModelSource;
-use crate::settings::DeviceChoice;
-use crate::worker;
 
 const BLOCK_SIZE: usize = 32;
 
@@ -66,7 +62,7 @@ pub struct Predictor {
 impl Predictor {
     /// Loads a model.
     pub fn load(model: &ScoredModel, device: DeviceChoice) -> Result<Self, StartError> {
-        worker::choose_device(device)?;
+        choose_device(device)?;
         let before = mlx::memory::active_memory();
         let model = match model {
             ScoredModel::Stored(source) => Model::load(&source.files(), Kernels::fastest()),

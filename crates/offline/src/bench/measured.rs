@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
+use omnibus_engine::Stats;
 use serde::Serialize;
 
 use super::DecodeLoad;
-use crate::stats::Stats;
 
 /// Steps in which every stream decoded.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
     use crate::bench::Adapted;
-    use crate::stats::LaunchStats;
+    use omnibus_engine::LaunchStats;
 
     #[test]
     fn step_times_are_gaps_between_reports() {

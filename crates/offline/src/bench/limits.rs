@@ -4,11 +4,8 @@ use std::time::Instant;
 
 use mlx::device::Device;
 use mlx::{Array, Dtype, random};
+use omnibus_engine::{DeviceChoice, StartError, choose_device};
 use serde::Serialize;
-
-use crate::error::StartError;
-use crate::settings::DeviceChoice;
-use crate::worker;
 
 /// Bytes that a GPU reads in one pass: far more than its caches hold.
 const GPU_READ_BYTES: usize = 2 << 30;
@@ -35,7 +32,7 @@ pub struct DeviceLimits {
 /// Measures the device on a thread of its own, so that the caller's default device stays.
 pub fn measure_limits(device: DeviceChoice) -> Result<DeviceLimits, StartError> {
     let measuring = std::thread::spawn(move || {
-        worker::choose_device(device)?;
+        choose_device(device)?;
         measure().map_err(StartError::new)
     });
     measuring.join().map_err(|_| StartError::new("measuring the device panicked"))?

@@ -4,10 +4,9 @@
 
 use std::time::Duration;
 
-use omnibus_engine::{
-    Adapted, AdapterLoad, BenchEngine, BenchModel, DecodeLoad, DeviceChoice, RandomWeights, Settings,
-    measure_limits,
-};
+use omnibus_engine::{DeviceChoice, Settings};
+use omnibus_model::RandomWeights;
+use omnibus_offline::bench::{Adapted, AdapterLoad, BenchEngine, BenchModel, DecodeLoad, measure_limits};
 
 const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 128,
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 192, "rms_norm_eps": 1e-6,

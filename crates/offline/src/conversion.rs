@@ -3,17 +3,14 @@
 use std::fs;
 use std::path::Path;
 
+use omnibus_engine::{DeviceChoice, ModelSource, StartError, choose_device};
 use omnibus_model::Source;
 
 pub use mlx::{Dtype, QuantMode};
 pub use omnibus_model::QuantizationChoice;
 pub use omnibus_model::convert::{Conversion, Packing, Progress, Recipe, SHARD_BYTES, Summary};
 
-use crate::error::StartError;
-use crate::model_source::ModelSource;
 use crate::perplexity::{Predictor, ScoredModel, TokenSequences};
-use crate::settings::DeviceChoice;
-use crate::worker;
 
 /// Extensions of files that tokenizers and chat templates consist of.
 const TEXT_FILES: &[&str] = &["json", "jsonl", "model", "tiktoken", "txt", "jinja"];
@@ -21,12 +18,10 @@ const TEXT_FILES: &[&str] = &["json", "jsonl", "model", "tiktoken", "txt", "jinj
 const OWN_FILES: &[&str] = &["config.json", "model.safetensors.index.json", "hf_quant_config.json"];
 const CARD: &str = "README.md";
 
-impl ModelSource {
-    /// A conversion of this model.
-    pub fn conversion(&self, to: &Path, packing: Packing, dtype: Option<Dtype>) -> Conversion {
-        let source = self.files();
-        Conversion { source, to: to.to_owned(), packing, inputs: None, dtype, shard_bytes: SHARD_BYTES }
-    }
+/// A conversion of a model.
+pub fn of_model(model: &ModelSource, to: &Path, packing: Packing, dtype: Option<Dtype>) -> Conversion {
+    let source = model.files();
+    Conversion { source, to: to.to_owned(), packing, inputs: None, dtype, shard_bytes: SHARD_BYTES }
 }
 
 /// The conversion of a model with an adapter merged into it.
@@ -56,7 +51,7 @@ pub fn convert(
     base_model: Option<&str>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Summary, StartError> {
-    worker::choose_device(device)?;
+    choose_device(device)?;
     let summary = conversion.run(progress).map_err(StartError::new)?;
     copy_text_files(&conversion.source, &conversion.to)?;
     let readme = conversion.source.bytes(CARD).map_err(StartError::new)?.unwrap_or_default();

@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mlx::{Array, Dtype, random};
+use omnibus_engine::{NamedAdapter, StartError};
 use omnibus_model::{RandomWeights, families};
-
-use crate::error::StartError;
-use crate::settings::NamedAdapter;
 
 /// How many adapters, and how wide they are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

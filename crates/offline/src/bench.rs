@@ -10,12 +10,15 @@ mod measured;
 mod work;
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use omnibus_core::{self as core, random::Rng};
-use omnibus_model::{RandomWeights, Source};
+use omnibus_core::random::Rng;
+use omnibus_engine::{
+    ModelSource, Settings, StartError, Stats, TokenEngine, TokenReport, TokenUpdate, choose_device,
+};
+pub use omnibus_model::RandomWeights;
+use omnibus_model::Source;
 
 pub use adapters::AdapterLoad;
 pub use kernel_times::{KernelShare, PassProfile, ProfiledPass, measure_kernels};
@@ -23,17 +26,8 @@ pub use limits::{DeviceLimits, measure_limits};
 pub use measured::{Decode, HostSplit, MemoryUse, Prefill};
 pub use work::{ModelWork, StepWork};
 
-use crate::error::Disconnected;
-use crate::message::{Command, Job, JobId, JobUpdate, Ready, Report};
 use adapters::RandomAdapters;
 use work::CacheFormat;
-
-use crate::error::StartError;
-use crate::model_source::ModelSource;
-use crate::request::Sampling;
-use crate::settings::Settings;
-use crate::stats::Stats;
-use crate::worker::{self, Own};
 
 /// Full steps after the last stream has begun that are not measured: the first ones compile kernels and fill caches.
 const WARM_UP_STEPS: usize = 16;
@@ -88,21 +82,12 @@ pub enum Adapted {
 
 /// An engine that runs benchmarks.
 pub struct BenchEngine {
-    commands: Sender<Command>,
-    reports: Receiver<TimedReport>,
-    thread: Option<JoinHandle<()>>,
-    ready: Ready,
+    engine: TokenEngine,
+    reports: Receiver<TokenReport>,
     work: ModelWork,
     rng: Rng,
-    jobs: u64,
-    /// Ids of the adapters.
-    adapters: Vec<u128>,
-}
-
-/// A report, and when the loop sent it.
-struct TimedReport {
-    at: Instant,
-    report: Report,
+    /// Removed in the end.
+    _adapters: RandomAdapters,
 }
 
 impl BenchEngine {
@@ -121,23 +106,17 @@ impl BenchEngine {
             // Random weights of the same config have the same sizes.
             BenchModel::Stored(_) => sizes_of(&source)?,
         };
-        let (commands, inbox) = channel();
         let (to_us, reports) = channel();
-        let report_tx = Box::new(move |report| {
-            to_us.send(TimedReport { at: Instant::now(), report }).map_err(|_| Disconnected)
-        });
         let cache = match settings.kv_bits {
             Some(bits) => CacheFormat::Packed { bits, group_size: settings.kv_group_size },
             None => CacheFormat::Float(settings.device),
         };
-        worker::choose_device(settings.device)?;
+        choose_device(settings.device)?;
         let adapters = RandomAdapters::write(&config, adapters)?;
         settings.adapters = adapters.named();
-        let (ready, thread) = worker::start(source, Own { settings, ..Own::default() }, inbox, report_tx)?;
-        let work = ModelWork::of(&config, ready.memory.weights_bytes, cache)?;
-        let adapters = ready.adapters.iter().filter_map(|adapter| adapter.loaded).collect();
-        let (thread, rng) = (Some(thread), Rng::new(0));
-        Ok(Self { commands, reports, thread, ready, work, rng, jobs: 0, adapters })
+        let engine = TokenEngine::start(source, settings, move |report| to_us.send(report).is_ok())?;
+        let work = ModelWork::of(&config, engine.memory().weights_bytes, cache)?;
+        Ok(Self { engine, reports, work, rng: Rng::new(0), _adapters: adapters })
     }
 
     /// What steps of this model read and compute.
@@ -147,21 +126,21 @@ impl BenchEngine {
 
     /// Bytes of the weights in memory.
     pub fn weights_bytes(&self) -> u64 {
-        self.ready.memory.weights_bytes
+        self.engine.memory().weights_bytes
     }
 
     /// The name of the architecture, and how the weights are packed.
     pub fn architecture(&self) -> (&str, Option<&str>) {
-        (&self.ready.architecture, self.ready.quantization.as_deref())
+        self.engine.architecture()
     }
 
     /// Measures steps in which every stream decodes. Fails with the reason if the streams do not get there in time.
     pub fn decode(&mut self, load: DecodeLoad, timeout: Duration) -> Result<Decode, String> {
         mlx::memory::reset_peak_memory();
-        let room = self.ready.max_model_len.saturating_sub(load.context);
+        let room = self.engine.max_model_len().saturating_sub(load.context);
         let adapters = match load.adapted {
             Adapted::No => Vec::new(),
-            Adapted::Yes => self.adapters.clone(),
+            Adapted::Yes => self.engine.adapters(),
         };
         let adapter = |stream: usize| stream.checked_rem(adapters.len()).map_or(0, |index| adapters[index]);
         let jobs = (0..load.streams).map(|stream| self.submit(load.prompt(stream), room, adapter(stream)));
@@ -187,36 +166,13 @@ impl BenchEngine {
     }
 
     /// Queues a request with a prompt of random tokens.
-    fn submit(&mut self, prompt: usize, max_new_tokens: usize, adapter: u128) -> Result<JobId, String> {
-        let id = JobId(self.jobs);
-        self.jobs += 1;
-        let vocab = self.ready.vocab_size.max(1) as u64;
+    fn submit(&mut self, prompt: usize, max_new_tokens: usize, adapter: u128) -> Result<u64, String> {
+        let vocab = self.engine.vocab_size().max(1) as u64;
         let tokens = (0..prompt.max(1)).map(|_| self.rng.below(vocab) as u32).collect();
-        let job = Job {
-            id,
-            request: core::Request { adapter, ..core::Request::new(tokens, max_new_tokens) },
-            prompt: prompt.max(1),
-            sampling: Sampling { seed: Some(id.0), ..Sampling::greedy() },
-            stop_tokens: Vec::new(),
-            min_tokens: 0,
-            xtc_kept: Vec::new(),
-            logprobs: None,
-            prompt_logprobs: None,
-            alignment: None,
-            hidden: None,
-            grammar: None,
-            media: Vec::new(),
-            timeout_s: None,
-        };
-        self.send(Command::Submit(Box::new(job)))?;
-        Ok(id)
+        self.engine.submit(tokens, max_new_tokens, adapter).map_err(|failure| failure.to_string())
     }
 
-    fn send(&self, command: Command) -> Result<(), String> {
-        self.commands.send(command).map_err(|_| "the engine's loop has ended".to_owned())
-    }
-
-    fn next(&self, deadline: Instant) -> Result<TimedReport, String> {
+    fn next(&self, deadline: Instant) -> Result<TokenReport, String> {
         let left = deadline.saturating_duration_since(Instant::now());
         self.reports.recv_timeout(left).map_err(|error| match error {
             RecvTimeoutError::Timeout => "it took too long".to_owned(),
@@ -227,28 +183,25 @@ impl BenchEngine {
     /// When each full step after the warm-up was reported, and the statistics sent meanwhile.
     fn watch(
         &self,
-        jobs: &[JobId],
+        jobs: &[u64],
         load: DecodeLoad,
         deadline: Instant,
     ) -> Result<(Vec<Instant>, Vec<Stats>), String> {
-        let mut streams: BTreeMap<JobId, usize> = jobs.iter().map(|job| (*job, 0)).collect();
+        let mut streams: BTreeMap<u64, usize> = jobs.iter().map(|job| (*job, 0)).collect();
         let (mut full_steps, mut times, mut stats) = (0, Vec::new(), Vec::new());
         loop {
-            let TimedReport { at, report } = self.next(deadline).map_err(|why| {
+            let TokenReport { at, updates, stats: latest } = self.next(deadline).map_err(|why| {
                 let begun = streams.values().filter(|tokens| **tokens > 0).count();
                 format!("{why}: {begun} of {} streams decode, {full_steps} full steps", load.streams)
             })?;
             let mut sampled = 0;
-            for job in report.jobs {
-                let Some(tokens) = streams.get_mut(&job.job) else { continue };
-                match job.update {
-                    JobUpdate::Token(_) => (*tokens, sampled) = (*tokens + 1, sampled + 1),
-                    JobUpdate::Failed(failure) => return Err(failure.to_string()),
-                    JobUpdate::Finished(_) => return Err(TOO_SHORT.to_owned()),
-                    JobUpdate::Started { .. }
-                    | JobUpdate::Prompt { .. }
-                    | JobUpdate::Alignment(_)
-                    | JobUpdate::Hidden(_) => {}
+            for (request, update) in updates {
+                let Some(tokens) = streams.get_mut(&request) else { continue };
+                match update {
+                    TokenUpdate::Token => (*tokens, sampled) = (*tokens + 1, sampled + 1),
+                    TokenUpdate::Failed(failure) => return Err(failure.to_string()),
+                    TokenUpdate::Finished => return Err(TOO_SHORT.to_owned()),
+                    TokenUpdate::Started => {}
                 }
             }
             full_steps += usize::from(sampled == load.streams);
@@ -256,7 +209,7 @@ impl BenchEngine {
                 continue;
             }
             times.extend((sampled == load.streams).then_some(at));
-            stats.extend(report.stats.map(|stats| stats.stats));
+            stats.extend(latest);
             let done = times.len() > load.steps && stats.len() > 1;
             if done || times.len() > load.steps + MORE_STEPS {
                 return Ok((times, stats));
@@ -265,34 +218,29 @@ impl BenchEngine {
     }
 
     /// Waits for a request's first token.
-    fn first_token(&self, wanted: JobId, deadline: Instant) -> Result<Instant, String> {
+    fn first_token(&self, wanted: u64, deadline: Instant) -> Result<Instant, String> {
         loop {
-            let TimedReport { at, report } = self.next(deadline)?;
-            for job in report.jobs.into_iter().filter(|job| job.job == wanted) {
-                match job.update {
-                    JobUpdate::Token(_) => return Ok(at),
-                    JobUpdate::Failed(failure) => return Err(failure.to_string()),
-                    JobUpdate::Finished(_)
-                    | JobUpdate::Started { .. }
-                    | JobUpdate::Prompt { .. }
-                    | JobUpdate::Alignment(_)
-                    | JobUpdate::Hidden(_) => {}
+            let TokenReport { at, updates, .. } = self.next(deadline)?;
+            for (_, update) in updates.into_iter().filter(|(request, _)| *request == wanted) {
+                match update {
+                    TokenUpdate::Token => return Ok(at),
+                    TokenUpdate::Failed(failure) => return Err(failure.to_string()),
+                    TokenUpdate::Finished | TokenUpdate::Started => {}
                 }
             }
         }
     }
 
     /// Ends requests, and waits until they have.
-    fn cancel(&self, jobs: &[JobId]) -> Result<(), String> {
-        jobs.iter().try_for_each(|job| self.send(Command::Cancel(*job)))?;
+    fn cancel(&self, jobs: &[u64]) -> Result<(), String> {
+        let cancelled = jobs.iter().try_for_each(|job| self.engine.cancel(*job));
+        cancelled.map_err(|failure| failure.to_string())?;
         let deadline = Instant::now() + CANCEL_TIMEOUT;
         loop {
             // Statistics come when a request ends.
-            let report = self.next(deadline).map_err(|why| format!("cancelling: {why}"))?.report;
-            if report
-                .stats
-                .is_some_and(|stats| stats.stats.scheduler.running + stats.stats.scheduler.queued == 0)
-            {
+            let report = self.next(deadline).map_err(|why| format!("cancelling: {why}"))?;
+            let is_idle = |stats: Stats| stats.scheduler.running + stats.scheduler.queued == 0;
+            if report.stats.is_some_and(is_idle) {
                 return Ok(());
             }
         }
@@ -301,16 +249,6 @@ impl BenchEngine {
 
 const TOO_SHORT: &str = "a stream reached the longest sequence before all were measured; \
     raise --max-model-len or --kv-cache-memory, or lower --context or --streams";
-
-impl Drop for BenchEngine {
-    /// The process must not exit before the thread has ended.
-    fn drop(&mut self) {
-        let _ended_already = self.commands.send(Command::Stop);
-        if let Some(thread) = self.thread.take() {
-            let _panicked = thread.join();
-        }
-    }
-}
 
 /// A stored model's config as random weights, for their sizes.
 fn sizes_of(source: &Source) -> Result<RandomWeights, StartError> {

@@ -4,9 +4,8 @@ pub use omnibus_core::CostModel;
 pub use omnibus_core::sim::{Arrival, Machine, Quantiles, Report, Workload};
 use omnibus_core::sim::{Audits, Faults, Overlap, Scenario, Tier, run};
 use omnibus_core::{CacheGroup, Settings as CoreSettings, SwapSettings};
+use omnibus_engine::{AsyncScheduling, Settings};
 use omnibus_kv::CacheKind;
-
-use crate::settings::{AsyncScheduling, Settings};
 
 /// Tokens that keys and values have room for, in all sequences together.
 const MEMORY_TOKENS: usize = 1 << 18;

@@ -2,12 +2,11 @@
 //!
 //! Invariant: a bound from below. Activations and writes are left out; each weight is read once a step.
 
+use omnibus_engine::{DeviceChoice, StartError};
 use omnibus_kv::{CacheKind, FloatType, KvCacheSpec, KvFormat};
 use omnibus_model::{AttentionSpan, Blueprint, Mixer, Mlp, RandomWeights, families};
 
 use super::DeviceLimits;
-use crate::error::StartError;
-use crate::settings::DeviceChoice;
 
 /// What one step reads and computes at least.
 #[derive(Debug, Clone, Copy, PartialEq)]

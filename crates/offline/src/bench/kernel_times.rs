@@ -7,14 +7,12 @@ use std::collections::BTreeMap;
 use mlx::Array;
 use mlx::device::{Backend, Device};
 use omnibus_core::random::Rng;
+use omnibus_engine::{DeviceChoice, StartError, choose_device};
 use omnibus_kv::{BlockId, BlockTable, CacheKind, KvFormat};
 use omnibus_model::{Batch, Kernels, KvCache, KvStorage, Model, Segment, Source};
 use serde::Serialize;
 
 use super::BenchModel;
-use crate::error::StartError;
-use crate::settings::DeviceChoice;
-use crate::worker;
 
 /// As the server's default.
 const BLOCK_SIZE: usize = 32;
@@ -64,7 +62,7 @@ pub fn measure_kernels(
     device: DeviceChoice,
     passes: &[ProfiledPass],
 ) -> Result<Vec<PassProfile>, StartError> {
-    worker::choose_device(device)?;
+    choose_device(device)?;
     if mlx::device::backend() != Backend::Cuda || mlx::device::default().ok() != Some(Device::Gpu) {
         return Err(StartError::new("kernels are timed on CUDA alone; this run computes elsewhere"));
     }

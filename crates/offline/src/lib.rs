@@ -1,0 +1,10 @@
+//! What needs a model or a scheduler, and no server: benchmarks of the engine's steps, conversions of checkpoints,
+//! perplexity, simulation, and the table of GPU kernels.
+//!
+//! Invariant: nothing here serves requests; the engine does not depend on it.
+
+pub mod bench;
+pub mod conversion;
+pub mod kernel_table;
+pub mod perplexity;
+pub mod sim;
