@@ -88,7 +88,7 @@ pub use transcription::{
     Language, SpeechSegment, SpeechSummary, SpeechTask, SpeechTimes, SpeechWord, Transcription,
     TranscriptionEvent, TranscriptionStream, WindowQuality,
 };
-pub use worker::choose_device;
+pub use worker::{Padding, choose_device};
 
 /// Every supported architecture, with a description for lists.
 pub fn architectures() -> Vec<(&'static str, &'static str)> {

@@ -18,6 +18,7 @@ mod media;
 mod memory;
 mod model_runner;
 mod model_traits;
+mod padding;
 mod prompt_file;
 mod prompt_logprobs;
 mod prompt_output;
@@ -42,6 +43,7 @@ use crate::whisper::rules::{SPEECH_RULES, SpeechRules};
 use crate::whisper::tokens::SpeechTokens;
 use device_client::DeviceClient;
 use faulty_device::FaultyDevice;
+pub use padding::Padding;
 
 /// What the thread owns besides the model's files.
 #[derive(Default)]

@@ -128,7 +128,7 @@ void cuda_program(Str name, Str source) {
 ArraysPtr planned_program_call(Str name, const Arrays& inputs, Ints shapes, Ints ranks,
     rust::Slice<const DtypeVal> dtypes, const Launch& l) {
   auto program = std::make_shared<PlannedProgram>(
-      std::string(name), std::array<int, 3>{l.grid[0], l.grid[1], l.grid[2]}, l.threads[0]);
+      std::string(name), std::array<int, 3>{l.grid[0], l.grid[1], l.grid[2]}, l.threads[0], l.shared_bytes);
   return own(Array::make_arrays(shapes_of(shapes, ranks), dtypes_of(dtypes), program, inputs));
 }
 

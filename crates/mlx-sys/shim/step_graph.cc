@@ -89,11 +89,13 @@ const mx::fast::CustomKernel* program_of(const mx::Primitive& primitive) {
   return std::get<8>(kernel->state()) ? kernel : nullptr;
 }
 
-// Name and grid of a program: groups of threads on each axis, threads of a group.
+// Name and grid of a program: groups of threads on each axis, threads of a group, and shared memory that it gets beside
+// what the program declares.
 struct ProgramLaunch {
   std::string name;
   std::array<uint32_t, 3> groups{};
   uint32_t threads = 0;
+  uint32_t shared_bytes = 0;
 };
 
 std::optional<ProgramLaunch> launch_of(const mx::Primitive& primitive) {
@@ -101,15 +103,15 @@ std::optional<ProgramLaunch> launch_of(const mx::Primitive& primitive) {
   if (auto planned = dynamic_cast<const PlannedProgram*>(&primitive)) {
     auto [columns, rows, planes] = planned->grid;
     return ProgramLaunch{planned->program, {groups(columns, planned->threads), groups(rows, 1), groups(planes, 1)},
-        static_cast<uint32_t>(planned->threads)};
+        static_cast<uint32_t>(planned->threads), static_cast<uint32_t>(planned->shared_bytes)};
   }
   auto program = program_of(primitive);
   if (!program) return std::nullopt;
   auto state = program->state();
   auto [columns, rows, planes] = std::get<2>(state);
   auto [x, y, z] = std::get<3>(state);
-  return ProgramLaunch{
-      std::get<0>(state), {groups(columns, x), groups(rows, y), groups(planes, z)}, static_cast<uint32_t>(x)};
+  return ProgramLaunch{std::get<0>(state), {groups(columns, x), groups(rows, y), groups(planes, z)},
+      static_cast<uint32_t>(x), static_cast<uint32_t>(std::get<9>(state))};
 }
 
 // Bytes into the input at which an output that shares its memory begins; nothing for other operations.
@@ -340,15 +342,15 @@ class Builder {
     std::vector<void*> arguments;
     for (auto& value : values) arguments.push_back(&value);
     auto [x, y, z] = std::get<3>(state);
-    auto grid = launch_of(*program)->groups;
+    auto launch = *launch_of(*program);
     driver::KernelNode kernel{};
-    kernel.function = function(std::get<0>(state));
-    kernel.shared_bytes = static_cast<unsigned int>(std::get<9>(state));
+    kernel.function = function(launch.name);
+    kernel.shared_bytes = launch.shared_bytes;
     constexpr int most_shared_bytes = 8; // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     if (kernel.shared_bytes > 0)
       driver::call<driver::Function, int, int>(
           "cuFuncSetAttribute", kernel.function, most_shared_bytes, static_cast<int>(kernel.shared_bytes));
-    for (int axis = 0; axis < 3; axis++) kernel.grid[axis] = grid[axis];
+    for (int axis = 0; axis < 3; axis++) kernel.grid[axis] = launch.groups[axis];
     kernel.block[0] = x, kernel.block[1] = y, kernel.block[2] = z;
     kernel.arguments = arguments.data();
     segment.add(kernel, overlaps);
@@ -398,7 +400,7 @@ rust::Vec<TraceNode> Trace::list() const {
     auto kind = program ? NodeKind::Program : shared ? NodeKind::View : NodeKind::Operation;
     auto launch = program.value_or(ProgramLaunch{node.primitive->name()});
     made.push_back({kind, indices(node.inputs), indices(node.outputs), shared.value_or(0), launch.name, launch.groups,
-        launch.threads});
+        launch.threads, launch.shared_bytes});
   }
   return made;
 }

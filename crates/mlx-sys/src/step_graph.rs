@@ -30,9 +30,11 @@ mod ffi {
         offset: u64,
         /// MLX's name of it, or the program's.
         name: String,
-        /// Of a program: groups on each axis, and threads of a group; else zeros.
+        /// Of a program: groups on each axis, threads of a group, and its shared memory beside what the program declares;
+        /// else zeros.
         groups: [u32; 3],
         threads: u32,
+        shared_bytes: u32,
     }
 
     /// Which evaluated arrays a trace may read.

@@ -47,7 +47,9 @@ mod tests {
             y.eval().unwrap();
             let arrays =
                 StepArrays { inputs: &[&x], constants: &[], borrowed: &[], others: OtherArrays::Refused };
-            StepTrace::new(&[&y], &arrays).unwrap().launches()
+            let trace = StepTrace::new(&[&y], &arrays).unwrap();
+            assert_eq!(trace.graphs(), 1);
+            trace.launches()
         });
         assert_eq!(device::backend(), before);
         let [gated, square] = launches.as_slice() else { panic!("{launches:?}") };

@@ -3,6 +3,7 @@
 mod adapters;
 mod compile_ahead;
 mod inputs;
+mod launches;
 mod layer;
 mod pass;
 mod stream;
@@ -28,6 +29,7 @@ use crate::{
     kernel_check, kv_format,
 };
 pub use compile_ahead::PassShape;
+pub use launches::StepLaunches;
 use layer::Layer;
 use pass::PassInput;
 pub use pass::PassOutput;

@@ -57,7 +57,7 @@ pub use blueprint::{
 };
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
 pub use cross_weights::{CrossHead, CrossWeights};
-pub use decoder::{LaunchStats, Model, PassOutput, PassShape, RowLogits};
+pub use decoder::{LaunchStats, Model, PassOutput, PassShape, RowLogits, StepLaunches};
 pub use dims::{DimFields, Dims};
 pub use error::Error;
 pub use forward::KvPath;

@@ -41,7 +41,7 @@ struct StepShape {
 /// Graphs that are kept. Each takes a few megabytes of the device's memory.
 const GRAPHS_MAX: usize = 48;
 /// Graphs of a step that are worth their launches; operations of MLX between programs make more of them.
-const SEGMENTS_MAX: usize = 4;
+pub(crate) const SEGMENTS_MAX: usize = 4;
 
 impl StepGraphs {
     /// Logits of all rows, lazily; `None` where the kernels must be launched one by one. `compute`: launches them, for

@@ -6,5 +6,7 @@
 pub mod bench;
 pub mod conversion;
 pub mod kernel_table;
+mod pass_input;
 pub mod perplexity;
+pub mod planned_step;
 pub mod sim;

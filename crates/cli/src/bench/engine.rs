@@ -146,17 +146,19 @@ pub fn bench_model(config: &Config) -> Result<BenchModel, Error> {
         }
         return Ok(BenchModel::Stored(model::source(config.model.as_deref(), &[])?));
     };
+    random_weights_of("--random-weights", name, *quantize).map(BenchModel::Random)
+}
+
+/// Random weights of a preset or a config. `flag`: that named it.
+pub fn random_weights_of(flag: &str, name: &str, quantize: Option<usize>) -> Result<RandomWeights, Error> {
     let text = match presets::config(name) {
         Some(text) => text.to_owned(),
         None => std::fs::read_to_string(config_path(name)).map_err(|error| {
             let names: Vec<&str> = presets::PRESETS.iter().map(|(name, _)| *name).collect();
-            Error::usage(format!(
-                "--random-weights: cannot read {name}: {error}; presets are {}",
-                names.join(", ")
-            ))
+            Error::usage(format!("{flag}: cannot read {name}: {error}; presets are {}", names.join(", ")))
         })?,
     };
-    RandomWeights::new(name, &text, *quantize).map(BenchModel::Random).map_err(Error::failed)
+    RandomWeights::new(name, &text, quantize).map_err(Error::failed)
 }
 
 /// The config file, or that of a model directory.

@@ -11,7 +11,7 @@ mod prompts;
 mod sim;
 mod summary;
 
-pub use engine::run as measure_engine;
+pub use engine::{random_weights_of, run as measure_engine};
 pub use load::measure;
 pub use presets::PRESETS;
 pub use profile::{run as profile_kernels, tables as profile_tables};

@@ -9,6 +9,7 @@ mod completions;
 mod convert;
 mod doctor;
 mod doctor_kernels;
+mod doctor_plan;
 pub mod engine;
 mod engine_library;
 mod generate;
@@ -42,7 +43,9 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
         CommandName::Convert => convert::run(&config),
         CommandName::Perplexity => perplexity::run(&config, &args.arguments),
         CommandName::Models => models::run(&config),
-        CommandName::Doctor => match config.doctor {
+        CommandName::Doctor => match &config.doctor.subject {
+            DoctorSubject::Plan(name) => doctor_plan::run(name, &config),
+            _ if config.doctor.rows.is_some() => Err(Error::usage("--rows needs --plan")),
             DoctorSubject::Machine => doctor::run(&config),
             DoctorSubject::Kernels => doctor_kernels::run(config.output),
         },

@@ -40,7 +40,7 @@ pub struct Config {
     /// Run the command, or print its settings.
     pub action: Action,
     /// What `doctor` checks.
-    pub doctor: DoctorSubject,
+    pub doctor: DoctorSettings,
     /// What `models` lists.
     pub models: ModelsSubject,
 }
@@ -150,14 +150,25 @@ pub enum ModelsSubject {
     Formats,
 }
 
+/// Settings of `doctor`.
+#[derive(Debug, Clone, Default)]
+pub struct DoctorSettings {
+    /// What it checks.
+    pub subject: DoctorSubject,
+    /// Sequences of a planned step.
+    pub rows: Option<usize>,
+}
+
 /// What `doctor` checks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum DoctorSubject {
     /// The machine and its software.
     #[default]
     Machine,
     /// GPU kernels.
     Kernels,
+    /// The kernels of a decode step of this config, or of this preset.
+    Plan(String),
 }
 
 /// Run the command, or print its settings.

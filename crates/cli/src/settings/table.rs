@@ -2,6 +2,7 @@
 //! generated from it.
 
 mod conversion;
+mod doctor;
 mod engine;
 mod engine_bench;
 mod generation;
@@ -28,6 +29,7 @@ const SECTIONS: &[&[Setting]] = &[
     load::SETTINGS,
     engine_bench::SETTINGS,
     simulation::SETTINGS,
+    doctor::SETTINGS,
     output::SETTINGS,
 ];
 
@@ -83,6 +85,8 @@ const BENCH: &[CommandName] = &[CommandName::BenchServe];
 const MODELS: &[CommandName] = &[CommandName::Models];
 const DOCTOR: &[CommandName] = &[CommandName::Doctor];
 const ENGINE_BENCH: &[CommandName] = &[CommandName::BenchEngine];
+/// Commands that make random weights.
+const RANDOM_WEIGHTS: &[CommandName] = &[CommandName::BenchEngine, CommandName::Doctor];
 const SIM: &[CommandName] = &[CommandName::BenchSim];
 const LOAD: &[CommandName] = &[CommandName::BenchServe, CommandName::BenchSim];
 /// Commands that do not choose the number of sequences themselves.

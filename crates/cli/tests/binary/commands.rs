@@ -239,3 +239,17 @@ fn doctor_checks_the_machine() {
     assert_eq!((output.status.code(), engine["verdict"].as_str()), (Some(0), Some("ok")), "{findings}");
     assert!(result(&["doctor"]).contains("libmlx"));
 }
+
+#[test]
+fn doctor_lists_the_kernels_of_a_decode_step_without_a_gpu() {
+    let listed = result(&["doctor", "--plan", "qwen3-0.6b", "--rows", "3"]);
+    for line in ["28 layers, 4 rows with padding, one CUDA graph", "28 times:", "qk_rope_write"] {
+        assert!(listed.contains(line), "{line} in {listed}");
+    }
+    let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/mamba2/config.json");
+    let step: Value = serde_json::from_str(&result(&["doctor", "--plan", config, "--json"])).unwrap();
+    let (pass, choice) = (step["pass"].as_array().unwrap(), &step["choice"][0]);
+    assert!(pass.iter().any(|launch| launch["name"] == "recurrence"), "{step}");
+    assert_eq!((choice["name"].as_str(), choice["groups"][0].as_u64()), (Some("choose"), Some(1)));
+    assert_eq!(run(&["doctor", "--rows", "3"]).status.code(), Some(2));
+}

@@ -19,6 +19,7 @@ use super::device_call::StepResult;
 use super::hidden::{self, PendingHidden};
 use super::media::MediaEncoding;
 use super::model_traits::{KvLayout, ModelTraits};
+use super::padding::Padding;
 use super::prompt_logprobs::PromptLogprobs;
 use super::prompt_output::PromptOutput;
 use super::step_input::{InputSegment, InputToken, StepInput};
@@ -77,15 +78,6 @@ enum Allocation {
     Done,
     /// They could not be allocated after a failure; no step runs before they are.
     Missing,
-}
-
-/// How the number of rows is rounded up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Padding {
-    /// Not at all: the CPU kernels take any number equally well.
-    None,
-    /// To 1, 2, 4, … 64 and then multiples of 64, so that a GPU compiles for few shapes.
-    Buckets,
 }
 
 impl ModelRunner {
@@ -398,14 +390,4 @@ fn dispatch<'a>(time: &mut Duration, arrays: impl IntoIterator<Item = &'a Array>
     let launched = mlx::async_eval(arrays);
     *time += started.elapsed();
     launched
-}
-
-impl Padding {
-    pub(super) fn of(self, rows: usize) -> usize {
-        match self {
-            Self::None => rows,
-            Self::Buckets if rows <= 64 => rows.next_power_of_two(),
-            Self::Buckets => rows.next_multiple_of(64),
-        }
-    }
 }

@@ -51,6 +51,8 @@ pub struct LaunchGrid {
     pub groups: [u32; 3],
     /// Threads of a group.
     pub threads: u32,
+    /// Shared memory of a group in bytes, beside what the kernel declares.
+    pub shared_bytes: u32,
 }
 
 /// How long a kernel, or an operation of MLX, takes.
@@ -127,27 +129,40 @@ impl StepTrace {
             values.into_iter().map(size).sum()
         };
         let nodes = self.trace.list().into_iter().filter(|node| node.kind != sys::NodeKind::View);
+        let grid = |node: &sys::TraceNode| LaunchGrid {
+            groups: node.groups,
+            threads: node.threads,
+            shared_bytes: node.shared_bytes,
+        };
         let launch = |node: sys::TraceNode| TracedLaunch {
             name: kernel_name(&node.name).to_owned(),
-            grid: (node.kind == sys::NodeKind::Program)
-                .then_some(LaunchGrid { groups: node.groups, threads: node.threads }),
+            grid: (node.kind == sys::NodeKind::Program).then(|| grid(&node)),
             bytes: sizes(&node),
         };
         nodes.map(launch).collect()
     }
 
+    /// Graphs that its kernels become: operations of MLX between them make more of them.
+    pub fn graphs(&self) -> usize {
+        self.plan(&self.trace.list()).graphs()
+    }
+
+    fn plan(&self, traced: &[sys::TraceNode]) -> StepPlan {
+        let nodes: Vec<Node> = traced.iter().map(node).collect();
+        let given = self.trace.input_values();
+        StepPlan::new(&nodes, &self.trace.bytes(), &given, &self.trace.output_values())
+    }
+
     /// Its graph. Fails without CUDA, and where a graph cannot be built.
     pub fn graph(&self, order: KernelOrder) -> Result<StepGraph> {
         let traced = self.trace.list();
-        let nodes: Vec<Node> = traced.iter().map(node).collect();
-        let given = self.trace.input_values();
-        let plan = StepPlan::new(&nodes, &self.trace.bytes(), &given, &self.trace.output_values());
+        let plan = self.plan(&traced);
         let parts: Vec<sys::GraphPart> = plan.parts.iter().map(part).collect();
         let places: Vec<sys::GraphPlace> = plan.places.iter().map(place).collect();
         let overlaps = order == KernelOrder::Overlapped && waits_itself();
         let shape = sys::GraphShape { arena_bytes: plan.arena_bytes, overlaps };
-        let launches = nodes.iter().filter(|node| node.kind != NodeKind::View).count();
-        let graphs = parts.iter().filter(|part| !part.programs.is_empty()).count();
+        let launches = traced.iter().filter(|node| node.kind != sys::NodeKind::View).count();
+        let graphs = plan.graphs();
         let operations = traced.iter().filter(|node| node.kind == sys::NodeKind::Operation);
         let operations = operations.map(|node| node.name.clone()).collect();
         let names = traced.iter().map(|node| kernel_name(&node.name).to_owned()).collect();

@@ -4,18 +4,15 @@
 
 use std::collections::BTreeMap;
 
-use mlx::Array;
 use mlx::device::{Backend, Device};
-use omnibus_core::random::Rng;
 use omnibus_engine::{DeviceChoice, StartError, choose_device};
-use omnibus_kv::{BlockId, BlockTable, CacheKind, KvFormat};
-use omnibus_model::{Batch, Kernels, KvCache, KvStorage, Model, Segment, Source};
+use omnibus_kv::KvFormat;
+use omnibus_model::{Kernels, KvStorage, Model, Source};
 use serde::Serialize;
 
 use super::BenchModel;
+use crate::pass_input::PassInput;
 
-/// As the server's default.
-const BLOCK_SIZE: usize = 32;
 /// Runs of which the mean is taken.
 const RUNS: u32 = 10;
 
@@ -84,38 +81,8 @@ impl ProfiledPass {
             Self::Decode { streams, context } => (streams, 1, context),
             Self::Prefill { tokens } => (1, tokens, 0),
         };
-        let blueprint = model.blueprint();
-        let groups = blueprint.kv_cache_groups(storage);
-        let blocks = |kind: CacheKind| kind.blocks_for(BLOCK_SIZE, context + len);
-        // One more than the sequences have: rows that fill a pass up write there.
-        let counts: Vec<usize> = groups.iter().map(|group| blocks(group.spec.kind) * sequences + 1).collect();
-        let mut cache = KvCache::new(blueprint, &counts, BLOCK_SIZE, storage)?;
-        let segments = (0..sequences).map(|number| {
-            let tables = groups.iter().map(|group| {
-                let mut table = BlockTable::new(group.spec.kind, BLOCK_SIZE);
-                let each = blocks(group.spec.kind);
-                table.blocks.extend((number * each..(number + 1) * each).map(|block| BlockId(block as u32)));
-                table
-            });
-            Segment {
-                first: number * len,
-                len,
-                context,
-                prompt: context.max(len),
-                samples: 1,
-                adapter: None,
-                tables: tables.collect(),
-            }
-        });
-        let (mut rng, rows) = (Rng::new(0), sequences * len);
-        let tokens: Vec<i32> = (0..rows).map(|_| rng.below(blueprint.vocab as u64) as i32).collect();
-        let batch = Batch {
-            tokens: Array::from_slice(&tokens, &[rows as i32])?,
-            segments: segments.collect(),
-            logits_at: (0..sequences).map(|number| (number + 1) * len - 1).collect(),
-            multimodal: None,
-            hidden: None,
-        };
+        let input = PassInput { sequences, len, context, rows: sequences * len };
+        let (batch, mut cache) = input.build(model, storage)?;
         let mut kernels: BTreeMap<String, KernelShare> = BTreeMap::new();
         for time in model.kernel_times(&batch, &mut cache, RUNS)? {
             let share = kernels.entry(time.name.clone()).or_insert_with(|| KernelShare {

@@ -1,6 +1,6 @@
-//! Settings of `bench engine`.
+//! Settings of `bench engine`. Two of them are those of `doctor --plan` too.
 
-use super::{ENGINE_BENCH, MAX, choose};
+use super::{ENGINE_BENCH, MAX, RANDOM_WEIGHTS, choose};
 use crate::settings::{Kind, Measured, Scope, Setting, choice};
 
 /// In the order of `--help`.
@@ -32,7 +32,7 @@ pub const SETTINGS: &[Setting] = &[
         ]),
         default: "",
         section: "Engine benchmark",
-        commands: ENGINE_BENCH,
+        commands: RANDOM_WEIGHTS,
         scope: Scope::FlagOnly,
         help: "Quantize the random weights with so many bits, in groups of 64; routers get 8.",
         set: choose,
@@ -57,7 +57,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, MAX),
         default: "512",
         section: "Engine benchmark",
-        commands: ENGINE_BENCH,
+        commands: RANDOM_WEIGHTS,
         scope: Scope::FlagOnly,
         help: "Tokens of each sequence's prompt, or of the longest.",
         set: |config, value| {

@@ -1,8 +1,8 @@
 //! Settings of log lines and results.
 
-use super::{DOCTOR, JSON, MODELS, SAMPLING, SERVE, choose};
+use super::{JSON, MODELS, SAMPLING, SERVE, choose};
 use crate::command_name::CommandName;
-use crate::settings::config::{Action, DoctorSubject, LogFormat, ModelsSubject, Output, Verbosity};
+use crate::settings::config::{Action, LogFormat, ModelsSubject, Output, Verbosity};
 use crate::settings::{Kind, Scope, Setting, choice};
 
 /// In the order of `--help`.
@@ -46,20 +46,6 @@ pub const SETTINGS: &[Setting] = &[
         help: "Print tokens per second and peak memory to stderr.",
         set: |config, value| {
             config.verbosity = if value.is_on() { Verbosity::Verbose } else { Verbosity::Quiet };
-            Ok(())
-        },
-    },
-    Setting {
-        name: "kernels",
-        short: None,
-        kind: Kind::Switch,
-        default: "",
-        section: "Output",
-        commands: DOCTOR,
-        scope: Scope::FlagOnly,
-        help: "Compare our GPU kernels with MLX's operations: errors, times and the share of the read rate.",
-        set: |config, value| {
-            config.doctor = if value.is_on() { DoctorSubject::Kernels } else { DoctorSubject::Machine };
             Ok(())
         },
     },

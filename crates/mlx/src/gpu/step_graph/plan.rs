@@ -80,6 +80,12 @@ impl StepPlan {
         let places = (0..bytes.len() as u32).map(place).collect();
         Self { parts, places, arena_bytes }
     }
+
+    /// Parts that are graphs.
+    pub(super) fn graphs(&self) -> usize {
+        let is_graph = |part: &&Part| matches!(part, Part::Graph { programs, .. } if !programs.is_empty());
+        self.parts.iter().filter(is_graph).count()
+    }
 }
 
 /// Who makes an array.

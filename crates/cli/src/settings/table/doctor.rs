@@ -1,0 +1,52 @@
+//! Settings of `doctor`.
+
+use super::{DOCTOR, MAX};
+use crate::settings::{DoctorSubject, Kind, Scope, Setting};
+
+/// In the order of `--help`.
+pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "kernels",
+        short: None,
+        kind: Kind::Switch,
+        default: "",
+        section: "Kernels",
+        commands: DOCTOR,
+        scope: Scope::FlagOnly,
+        help: "Compare our GPU kernels with MLX's operations: errors, times and the share of the read rate.",
+        set: |config, value| {
+            if value.is_on() {
+                config.doctor.subject = DoctorSubject::Kernels;
+            }
+            Ok(())
+        },
+    },
+    Setting {
+        name: "plan",
+        short: None,
+        kind: Kind::Text("CONFIG"),
+        default: "",
+        section: "Kernels",
+        commands: DOCTOR,
+        scope: Scope::FlagOnly,
+        help: "List what a decode step of a model launches on an NVIDIA GPU, without a GPU or weights: a config.json, its directory, or a preset such as qwen3-0.6b.",
+        set: |config, value| {
+            config.doctor.subject = DoctorSubject::Plan(value.text());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "rows",
+        short: None,
+        kind: Kind::Count(1, MAX),
+        default: "",
+        section: "Kernels",
+        commands: DOCTOR,
+        scope: Scope::FlagOnly,
+        help: "Sequences that decode in the step of --plan. Default: 1.",
+        set: |config, value| {
+            config.doctor.rows = Some(value.count() as usize);
+            Ok(())
+        },
+    },
+];

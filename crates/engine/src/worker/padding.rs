@@ -1,0 +1,21 @@
+//! Rows that fill a pass up, so that a GPU compiles kernels for few shapes.
+
+/// How the number of rows is rounded up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Padding {
+    /// Not at all: the CPU kernels take any number equally well.
+    None,
+    /// To 1, 2, 4, … 64 and then multiples of 64, so that a GPU compiles for few shapes.
+    Buckets,
+}
+
+impl Padding {
+    /// The rows of a pass with so many rows that are used.
+    pub fn of(self, rows: usize) -> usize {
+        match self {
+            Self::None => rows,
+            Self::Buckets if rows <= 64 => rows.next_power_of_two(),
+            Self::Buckets => rows.next_multiple_of(64),
+        }
+    }
+}
