@@ -15,15 +15,16 @@ use uuid::Uuid;
 
 use crate::app::{App, ModelNames, blocking};
 use crate::auth::Tenant;
-use crate::engine::{Engine, Events};
+use crate::engine::Engine;
 use crate::error::ApiError;
 use crate::lower::{Caller, Choices, GenerationBatch, expand};
 use crate::observe::ObservedEvents;
 use crate::request_id::RequestId;
 use crate::response::{
-    ChoiceEvents, Delivery, Framer, JsonBody, ResponseHeader, frames, full, merge, reply, sse,
+    ChoiceEvents, Delivery, Event, Framer, JsonBody, ResponseHeader, frames, full, merge, reply,
 };
 use crate::stored_responses::StoredResponses;
+use crate::response::sse;
 use crate::wire;
 
 /// A generation API: a wire module, a lowering and a framer.
@@ -131,7 +132,11 @@ pub struct Origin {
 }
 
 /// The whole response to a body that came without a connection of its own, however the body wants it delivered.
-pub async fn respond<A: Api>(app: &Arc<App>, body: Value, origin: Origin) -> Result<JsonBody, ApiError> {
+pub async fn respond<A: Api<Framer: Framer<Body = JsonBody>>>(
+    app: &Arc<App>,
+    body: Value,
+    origin: Origin,
+) -> Result<JsonBody, ApiError> {
     let for_work = Arc::clone(app);
     let submitted = blocking(move || submit::<A>(&for_work, body, origin)).await;
     let Submitted { framer, events, choices, .. } =
@@ -193,14 +198,18 @@ impl Submission<'_> {
         Ok(merge(events.collect::<Result<_, _>>()?))
     }
 
-    fn submit_one(&self, index: usize, mut request: omnibus_engine::Request) -> Result<Events, ApiError> {
+    fn submit_one(
+        &self,
+        index: usize,
+        mut request: omnibus_engine::Request,
+    ) -> Result<ObservedEvents, ApiError> {
         request.origin = RequestOrigin {
             response_id: self.caller.response_id.clone(),
             request_id: self.request_id.0.clone(),
             index,
         };
         let events = self.app.engine.submit(request)?;
-        Ok(ObservedEvents::new(events, self.api).boxed())
+        Ok(ObservedEvents::new(events.map(Event::Engine).boxed(), self.api))
     }
 
     /// Tokenizes each prompt without media once for all of its completions.

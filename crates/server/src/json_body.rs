@@ -1,5 +1,7 @@
 //! A JSON text that was serialized from a wire type.
 
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 /// A serialized JSON value.
@@ -18,5 +20,11 @@ impl JsonBody {
     /// The JSON text.
     pub fn into_text(self) -> String {
         self.0
+    }
+}
+
+impl IntoResponse for JsonBody {
+    fn into_response(self) -> Response {
+        ([(CONTENT_TYPE, "application/json")], self.0).into_response()
     }
 }

@@ -1,4 +1,4 @@
-//! Records the metrics of a generation request from its events.
+//! Records the metrics of a request from its events.
 //!
 //! Invariant: events pass unchanged. A stream that is dropped before its last event counts as disconnected.
 
@@ -6,25 +6,24 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use metrics::{counter, histogram};
-use omnibus_engine::{Event, FinishReason, TranscriptionEvent, Usage};
-
+use omnibus_engine::{FinishReason, TranscriptionEvent, Usage};
 use tracing::Span;
 
-use crate::engine::{Events, Transcripts};
-use crate::error::ApiError;
+use crate::response::Event;
 
 /// Events of a request, with its metrics recorded as they pass.
 pub struct ObservedEvents {
-    events: Events,
+    events: BoxStream<'static, Event>,
     metrics: RequestMetrics,
     span: Span,
 }
 
 impl ObservedEvents {
     /// Wraps the events of a request that was just submitted.
-    pub fn new(events: Events, api: &'static str) -> Self {
+    pub fn new(events: BoxStream<'static, Event>, api: &'static str) -> Self {
         Self { events, metrics: RequestMetrics::new(api), span: Span::current() }
     }
 }
@@ -43,31 +42,6 @@ impl Stream for ObservedEvents {
     }
 }
 
-/// Events of a transcription, with its metrics recorded as they pass.
-pub struct ObservedTranscripts {
-    events: Transcripts,
-    metrics: RequestMetrics,
-}
-
-impl ObservedTranscripts {
-    /// Wraps the events of a transcription that was just begun.
-    pub fn new(events: Transcripts, api: &'static str) -> Self {
-        Self { events, metrics: RequestMetrics::new(api) }
-    }
-}
-
-impl Stream for ObservedTranscripts {
-    type Item = TranscriptionEvent;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<TranscriptionEvent>> {
-        let polled = self.events.poll_next_unpin(context);
-        if let Poll::Ready(Some(event)) = &polled {
-            self.metrics.observe_transcript(event);
-        }
-        polled
-    }
-}
-
 struct RequestMetrics {
     api: &'static str,
     since: Instant,
@@ -80,20 +54,6 @@ impl RequestMetrics {
         Self { api, since: Instant::now(), first: None, outcome: None }
     }
 
-    fn observe_transcript(&mut self, event: &TranscriptionEvent) {
-        match event {
-            TranscriptionEvent::Segment(_) => self.observe_first(),
-            TranscriptionEvent::Finished(summary) => {
-                self.outcome = Some("stop");
-                self.record("omnibus_e2e_seconds", self.since.elapsed().as_secs_f64());
-                counter!("omnibus_transcribed_seconds_total").increment(summary.duration_s.ceil() as u64);
-            }
-            TranscriptionEvent::Failed(failure) => {
-                self.outcome = Some(ApiError::from(failure.clone()).code());
-            }
-        }
-    }
-
     /// Records when the first output came.
     fn observe_first(&mut self) {
         if self.first.is_none() {
@@ -103,13 +63,34 @@ impl RequestMetrics {
     }
 
     fn observe(&mut self, event: &Event) {
+        if let Some(Err(error)) = event.end() {
+            self.outcome = Some(error.code());
+        }
+        match event {
+            Event::Engine(event) => self.observe_generation(event),
+            Event::Speech(event) => self.observe_transcription(event),
+        }
+    }
+
+    fn observe_generation(&mut self, event: &omnibus_engine::Event) {
+        use omnibus_engine::Event;
         match event {
             Event::Started { .. } => self.record("omnibus_queue_seconds", self.since.elapsed().as_secs_f64()),
-            Event::Prompt(_) | Event::Alignment(_) | Event::Hidden(_) => {}
             Event::Delta { .. } => self.observe_first(),
             Event::Finished { reason, usage, .. } => self.finish(*reason, usage),
-            // The engine has logged it.
-            Event::Failed(failure) => self.outcome = Some(ApiError::of_generation(failure.clone()).code()),
+            Event::Prompt(_) | Event::Alignment(_) | Event::Hidden(_) | Event::Failed(_) => {}
+        }
+    }
+
+    fn observe_transcription(&mut self, event: &TranscriptionEvent) {
+        match event {
+            TranscriptionEvent::Segment(_) => self.observe_first(),
+            TranscriptionEvent::Finished(summary) => {
+                self.outcome = Some("stop");
+                self.record("omnibus_e2e_seconds", self.since.elapsed().as_secs_f64());
+                counter!("omnibus_transcribed_seconds_total").increment(summary.duration_s.ceil() as u64);
+            }
+            TranscriptionEvent::Failed(_) => {}
         }
     }
 
@@ -159,6 +140,7 @@ mod tests {
     use tower::ServiceExt as _;
 
     use super::*;
+    use crate::error::ApiError;
 
     #[derive(Clone, Default)]
     struct Log(Arc<Mutex<Vec<u8>>>);
@@ -200,9 +182,10 @@ mod tests {
         let handle = recorder.handle();
         let summary = SpeechSummary { language: None, duration_s: 1.5, usage: Usage::default() };
         metrics::with_local_recorder(&recorder, || {
-            let events = || stream::iter([TranscriptionEvent::Finished(summary.clone())]).boxed();
-            drop(ObservedTranscripts::new(events(), "dropped"));
-            let all = ObservedTranscripts::new(events(), "whole").collect::<Vec<_>>();
+            let events =
+                || stream::iter([Event::Speech(TranscriptionEvent::Finished(summary.clone()))]).boxed();
+            drop(ObservedEvents::new(events(), "dropped"));
+            let all = ObservedEvents::new(events(), "whole").collect::<Vec<_>>();
             assert_eq!(futures::executor::block_on(all).len(), 1);
         });
         let text = handle.render();
@@ -219,7 +202,7 @@ mod tests {
     #[test]
     fn only_the_engine_logs_why_a_generation_failed() {
         let failure = Failure::Engine { message: "out of memory".into() };
-        let events = vec![Event::Failed(failure.clone())];
+        let events = vec![Event::Engine(omnibus_engine::Event::Failed(failure.clone()))];
         let log = logged(ApiError::of_generation(failure), events);
         assert!(log.contains("status=500") && !log.contains("out of memory"), "{log}");
     }

@@ -1,6 +1,10 @@
 //! A choice's events, folded into one completion.
 
-use omnibus_engine::{CallEnding, Delta, Event, FinishReason, StopMatch, TokenInfo};
+use omnibus_engine::{
+    CallEnding, Delta, FinishReason, SpeechSegment, SpeechSummary, StopMatch, TokenInfo, TranscriptionEvent,
+};
+
+use super::Event;
 
 /// The finished completion of one choice.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -15,6 +19,17 @@ pub struct Completion {
     pub finish_reason: Option<FinishReason>,
     /// What it ended at.
     pub matched: Option<StopMatch>,
+    /// Of a transcription.
+    pub transcript: Transcript,
+}
+
+/// The result of a transcription.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Transcript {
+    /// The segments, in order.
+    pub segments: Vec<SpeechSegment>,
+    /// What is known of the whole recording.
+    pub summary: Option<SpeechSummary>,
 }
 
 /// A part of a message.
@@ -44,6 +59,16 @@ pub struct ToolCall {
 impl Completion {
     /// Adds an event.
     pub fn fold(&mut self, event: Event) {
+        match event {
+            Event::Engine(event) => self.fold_generation(event),
+            Event::Speech(TranscriptionEvent::Segment(segment)) => self.transcript.segments.push(segment),
+            Event::Speech(TranscriptionEvent::Finished(summary)) => self.transcript.summary = Some(summary),
+            Event::Speech(TranscriptionEvent::Failed(_)) => {}
+        }
+    }
+
+    fn fold_generation(&mut self, event: omnibus_engine::Event) {
+        use omnibus_engine::Event;
         match event {
             Event::Started { .. } | Event::Alignment(_) | Event::Hidden(_) | Event::Failed(_) => {}
             Event::Prompt(tokens) => self.prompt_tokens.extend(tokens),

@@ -1,9 +1,10 @@
-//! Responses, made from the engine's events. Start at [`Framer`]; [`reply()`] sends what a framer makes.
+//! Responses, made from [events](Event). Start at [`Framer`]; [`reply()`] sends what a framer makes.
 //!
 //! Invariant: nothing here but `openai`, `anthropic` and `responses` knows an API's format. An API is a wire module, a lowering and a framer.
 
 pub mod anthropic;
 mod completion;
+mod event;
 mod frame;
 mod merge;
 pub mod openai;
@@ -12,12 +13,14 @@ pub mod responses;
 pub mod sse;
 mod usage;
 
-use omnibus_engine::{Event, Usage};
+use axum::response::IntoResponse;
+use omnibus_engine::Usage;
 
-pub use completion::{Completion, CompletionPart, ToolCall};
+pub use completion::{Completion, CompletionPart, ToolCall, Transcript};
+pub use event::Event;
 pub use frame::{Frame, Frames};
 pub use merge::{ChoiceEvents, merge};
-pub use reply::{Delivery, frames, full, json, reply};
+pub use reply::{Delivery, frames, full, reply};
 
 pub use crate::json_body::JsonBody;
 
@@ -34,11 +37,14 @@ pub struct ResponseHeader {
     pub model: String,
 }
 
-/// Turns the engine's events into the frames of an API, or into one full response. One value frames one response.
+/// Turns events into the frames of an API, or into one full response. One value frames one response.
 pub trait Framer: Send + 'static {
+    /// The body of a response that is not streamed.
+    type Body: IntoResponse;
+
     /// The frames before the first event.
     fn start(&mut self, frames: &mut Frames);
-    /// The frames of an event of a choice. Never called with [`Event::Failed`].
+    /// The frames of an event of a choice. Never called with one that reports a failure.
     fn event(&mut self, choice: usize, event: Event, frames: &mut Frames);
     /// The frames that show, after a silence, that the stream is alive. Without, it is silent but for comments.
     fn keep_alive(&mut self, _frames: &mut Frames) {}
@@ -51,5 +57,5 @@ pub trait Framer: Send + 'static {
         JsonBody::of(&serde_json::Map::new())
     }
     /// The body of a response that is not streamed. `completions` has one entry per choice.
-    fn full(self, completions: Vec<Completion>, usage: Usage) -> JsonBody;
+    fn full(self, completions: Vec<Completion>, usage: Usage) -> Self::Body;
 }

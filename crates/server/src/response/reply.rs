@@ -4,16 +4,16 @@
 
 use std::time::Duration;
 
-use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt, stream};
-use omnibus_engine::{Event, Usage};
+use omnibus_engine::Usage;
 
 use super::frame::Frame;
 use super::usage::UsageTotals;
-use super::{ChoiceEvents, Completion, Framer, Frames, JsonBody, sse};
+use super::{ChoiceEvents, Completion, Event, Framer, Frames};
 use crate::error::ApiError;
 use crate::lower::Choices;
+use super::sse;
 
 /// How long a stream waits for its first event before the status is sent.
 const FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,21 +41,21 @@ pub async fn reply(
     keep_alive: Duration,
 ) -> Result<Response, ApiError> {
     match delivery {
-        Delivery::Full => Ok(json(full(framer, events, choices).await?)),
+        Delivery::Full => Ok(full(framer, events, choices).await?.into_response()),
         Delivery::Stream | Delivery::LoggedStream => streamed(framer, events, choices, keep_alive).await,
         Delivery::Background => Ok(background(framer, events, choices)),
     }
 }
 
 /// The body of a whole response.
-pub async fn full(framer: impl Framer, events: ChoiceEvents, choices: Choices) -> Result<JsonBody, ApiError> {
+pub async fn full<F: Framer>(framer: F, events: ChoiceEvents, choices: Choices) -> Result<F::Body, ApiError> {
     let (completions, usage) = collect(events, choices).await?;
     Ok(framer.full(completions, usage))
 }
 
 /// The completion is generated whether or not the client stays connected; the framer keeps it.
 fn background(mut framer: impl Framer, events: ChoiceEvents, choices: Choices) -> Response {
-    let accepted = json(framer.accepted());
+    let accepted = framer.accepted().into_response();
     tokio::spawn(async move {
         match collect(events, choices).await {
             Ok((completions, usage)) => _ = framer.full(completions, usage),
@@ -65,24 +65,13 @@ fn background(mut framer: impl Framer, events: ChoiceEvents, choices: Choices) -
     accepted
 }
 
-/// A response of JSON.
-pub fn json(body: JsonBody) -> Response {
-    ([(CONTENT_TYPE, "application/json")], body.into_text()).into_response()
-}
-
 /// Waits for the end of all choices.
 async fn collect(mut events: ChoiceEvents, choices: Choices) -> Result<(Vec<Completion>, Usage), ApiError> {
     let mut totals = UsageTotals::new(choices);
     let mut completions = vec![Completion::default(); choices.count];
     while let Some((choice, event)) = events.next().await {
-        match event {
-            Event::Failed(failure) => return Err(ApiError::of_generation(failure)),
-            Event::Finished { usage, .. } => totals.add(choice, usage),
-            Event::Started { .. }
-            | Event::Prompt(_)
-            | Event::Alignment(_)
-            | Event::Hidden(_)
-            | Event::Delta { .. } => {}
+        if let Some(end) = event.end() {
+            totals.add(choice, end?);
         }
         if let Some(completion) = completions.get_mut(choice) {
             completion.fold(event);
@@ -104,9 +93,9 @@ async fn streamed(
 ) -> Result<Response, ApiError> {
     let first = tokio::time::timeout(FIRST_EVENT_TIMEOUT, events.next()).await;
     match &first {
-        Ok(Some((_, Event::Failed(failure)))) => return Err(ApiError::of_generation(failure.clone())),
+        Ok(Some((_, event))) => _ = event.end().transpose()?,
         Ok(None) => return Err(incomplete()),
-        Ok(Some(_)) | Err(_) => {}
+        Err(_elapsed) => {}
     }
     let mut stream = SseStream::new(framer, choices, keep_alive);
     if let Ok(Some((choice, event))) = first {
@@ -169,14 +158,10 @@ impl<F: Framer> SseStream<F> {
     }
 
     fn event(&mut self, choice: usize, event: Event) {
-        match event {
-            Event::Failed(failure) => return self.fail(&ApiError::of_generation(failure)),
-            Event::Finished { usage, .. } => self.totals.add(choice, usage),
-            Event::Started { .. }
-            | Event::Prompt(_)
-            | Event::Alignment(_)
-            | Event::Hidden(_)
-            | Event::Delta { .. } => {}
+        match event.end() {
+            Some(Err(error)) => return self.fail(&error),
+            Some(Ok(usage)) => self.totals.add(choice, usage),
+            None => {}
         }
         self.framer.event(choice, event, &mut self.frames);
     }

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use futures::StreamExt;
-use futures::stream;
-use omnibus_engine::{RequestOrigin, SpeechTask, TranscriptionEvent};
+use omnibus_engine::{RequestOrigin, SpeechTask};
 use tracing::Span;
 use uuid::Uuid;
 
@@ -15,13 +13,13 @@ use crate::api::count_refused;
 use crate::app::{App, blocking};
 use crate::auth::Tenant;
 use crate::error::ApiError;
-use crate::lower::{Caller, transcription};
-use crate::observe::ObservedTranscripts;
+use crate::lower::{Caller, Choices, transcription};
+use crate::observe::ObservedEvents;
 use crate::request_id::RequestId;
-use crate::response::openai::transcription::{TranscriptBody, TranscriptSoFar, failed};
-use crate::response::{Frame, Frames, json, sse};
+use crate::response::openai::transcription::TranscriptFramer;
+use crate::response::{ChoiceEvents, Delivery, Event, merge, reply};
 use crate::wire::form::FormFields;
-use crate::wire::transcription::{FIELDS, TranscriptFormat, TranscriptionRequest};
+use crate::wire::transcription::{FIELDS, TranscriptionRequest};
 
 /// Writes down what is spoken.
 pub async fn transcriptions(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
@@ -35,12 +33,10 @@ pub async fn translations(State(app): State<Arc<App>>, request: Request) -> Resu
 
 async fn answer(app: Arc<App>, request: Request, task: SpeechTask) -> Result<Response, ApiError> {
     let api = api(task);
+    let keep_alive = app.keep_alive;
     let begun = begun(app, request, task).await;
-    let (format, streams, events) = begun.inspect_err(|error| count_refused(api, error))?;
-    if streams {
-        return Ok(sse::response(frames(events)));
-    }
-    full(events, format, task).await
+    let (framer, events, delivery) = begun.inspect_err(|error| count_refused(api, error))?;
+    reply(framer, events, Choices { count: 1, per_prompt: 1 }, delivery, keep_alive).await
 }
 
 /// The value of the `api` label of metrics.
@@ -55,7 +51,7 @@ async fn begun(
     app: Arc<App>,
     request: Request,
     task: SpeechTask,
-) -> Result<(TranscriptFormat, bool, ObservedTranscripts), ApiError> {
+) -> Result<(TranscriptFramer, ChoiceEvents, Delivery), ApiError> {
     let extensions = request.extensions();
     let RequestId(request_id) = extensions.get::<RequestId>().cloned().unwrap_or_default();
     let Tenant(tenant) = extensions.get::<Tenant>().cloned().unwrap_or_default();
@@ -63,53 +59,12 @@ async fn begun(
     let wire = TranscriptionRequest::read(FormFields::read(body, boundary, FIELDS).await?)?;
     let response_id = format!("transcript-{}", Uuid::new_v4().simple());
     Span::current().record("response_id", &response_id);
-    let (format, streams) = (wire.format, wire.stream);
+    let framer = TranscriptFramer::new(wire.format, task);
+    let delivery = if wire.stream { Delivery::Stream } else { Delivery::Full };
     let caller = Caller { response_id: response_id.clone(), tenant };
     let mut transcription = transcription::lower(wire, task, &caller);
     transcription.request.origin = RequestOrigin { response_id, request_id, index: 0 };
     let events = blocking(move || app.engine.transcribe(transcription).map_err(ApiError::from)).await?;
-    Ok((format, streams, ObservedTranscripts::new(events, api(task))))
-}
-
-/// The whole answer.
-async fn full(
-    mut events: ObservedTranscripts,
-    format: TranscriptFormat,
-    task: SpeechTask,
-) -> Result<Response, ApiError> {
-    let mut so_far = TranscriptSoFar::default();
-    while let Some(event) = events.next().await {
-        match event {
-            TranscriptionEvent::Segment(segment) => _ = so_far.add(segment),
-            TranscriptionEvent::Failed(failure) => return Err(failure.into()),
-            TranscriptionEvent::Finished(summary) => {
-                return Ok(match so_far.body(format, task, &summary) {
-                    TranscriptBody::Json(body) => json(body),
-                    TranscriptBody::Text(kind, text) => ([(CONTENT_TYPE, kind)], text).into_response(),
-                });
-            }
-        }
-    }
-    Err(ApiError::internal("the engine ended a transcription without its last event"))
-}
-
-/// The frames of a streamed answer.
-fn frames(events: ObservedTranscripts) -> impl futures::Stream<Item = Frame> + Send {
-    let frames_of = move |so_far: &mut TranscriptSoFar, event: TranscriptionEvent| {
-        let mut frames = Frames::default();
-        match event {
-            TranscriptionEvent::Segment(segment) => {
-                let new = so_far.add(segment);
-                so_far.delta(&new, &mut frames);
-            }
-            TranscriptionEvent::Finished(summary) => {
-                so_far.done(&summary, &mut frames);
-            }
-            TranscriptionEvent::Failed(failure) => {
-                failed(&ApiError::from(failure), &mut frames);
-            }
-        }
-        futures::future::ready(Some(stream::iter(frames.take())))
-    };
-    events.scan(TranscriptSoFar::default(), frames_of).flatten()
+    let events = ObservedEvents::new(events.map(Event::Speech).boxed(), api(task));
+    Ok((framer, merge(vec![events]), delivery))
 }

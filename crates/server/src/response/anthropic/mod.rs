@@ -2,14 +2,16 @@
 
 mod error;
 
-use omnibus_engine::{CallEnding, Delta, Event, FinishReason, StopMatch, Usage};
+use omnibus_engine::{CallEnding, Delta, Event as EngineEvent, FinishReason, StopMatch, Usage};
 use serde_json::Value;
 
 pub use error::error_body;
 
 use crate::error::ApiError;
 use crate::lower::opaque;
-use crate::response::{Completion, CompletionPart, Framer, Frames, JsonBody, ResponseHeader, ToolCall};
+use crate::response::{
+    Completion, CompletionPart, Event, Framer, Frames, JsonBody, ResponseHeader, ToolCall,
+};
 use crate::wire::anthropic::Display;
 use crate::wire::anthropic::response::{self as wire, Block, BlockDelta, StopDelta, StreamEvent};
 
@@ -160,23 +162,26 @@ fn stop_of(reason: FinishReason, matched: Option<StopMatch>, has_call: bool) -> 
 }
 
 impl Framer for MessagesFramer {
+    type Body = JsonBody;
+
     fn start(&mut self, _frames: &mut Frames) {}
 
     fn event(&mut self, _choice: usize, event: Event, frames: &mut Frames) {
         match event {
-            Event::Started { prompt_tokens, cached_tokens } => {
+            Event::Engine(EngineEvent::Started { prompt_tokens, cached_tokens }) => {
                 let usage = Usage { prompt_tokens, cached_tokens, ..Usage::default() };
                 let message = self.message(Vec::new(), None, usage);
                 push(StreamEvent::MessageStart { message }, frames);
                 push(StreamEvent::Ping, frames);
                 self.has_started = true;
             }
-            Event::Delta { delta, .. } => self.delta(delta, frames),
-            Event::Finished { reason, matched, .. } => {
+            Event::Engine(EngineEvent::Delta { delta, .. }) => self.delta(delta, frames),
+            Event::Engine(EngineEvent::Finished { reason, matched, .. }) => {
                 self.close(frames);
                 self.stop = stop_of(reason, matched, self.stop.stop_reason == "tool_use");
             }
-            Event::Prompt(_) | Event::Alignment(_) | Event::Hidden(_) | Event::Failed(_) => {}
+            Event::Engine(EngineEvent::Prompt(_) | EngineEvent::Alignment(_) | EngineEvent::Hidden(_) | EngineEvent::Failed(_))
+            | Event::Speech(_) => {}
         }
     }
 

@@ -1,11 +1,11 @@
 //! The framer of `POST /v1/chat/completions`.
 
-use omnibus_engine::{Event, FinishReason, TokenInfo, Usage};
+use omnibus_engine::{Event as EngineEvent, FinishReason, TokenInfo, Usage};
 
 use super::{FINGERPRINT, Include, Logprobs, done, failed, finish_reason, logprobs, usage_of};
 use crate::error::ApiError;
 use crate::lower::Choices;
-use crate::response::{Completion, Framer, Frames, JsonBody, ResponseHeader, ToolCall};
+use crate::response::{Completion, Event, Framer, Frames, JsonBody, ResponseHeader, ToolCall};
 use crate::wire::chat::{
     ChatChunk, ChatCompletion, Choice, ChunkChoice, Delta, ResponseMessage, ToolCallDelta,
 };
@@ -92,6 +92,8 @@ fn reason_with_calls(reason: FinishReason, tool_calls: usize) -> &'static str {
 }
 
 impl Framer for ChatFramer {
+    type Body = JsonBody;
+
     fn start(&mut self, frames: &mut Frames) {
         for index in 0..self.tool_calls.len() {
             let delta = Delta { role: Some("assistant"), content: Some(String::new()), ..Delta::default() };
@@ -102,18 +104,20 @@ impl Framer for ChatFramer {
 
     fn event(&mut self, index: usize, event: Event, frames: &mut Frames) {
         let choice = match event {
-            Event::Delta { delta, tokens } => self.delta(index, delta, tokens),
-            Event::Finished { reason, .. } => Some(ChunkChoice {
+            Event::Engine(EngineEvent::Delta { delta, tokens }) => self.delta(index, delta, tokens),
+            Event::Engine(EngineEvent::Finished { reason, .. }) => Some(ChunkChoice {
                 index,
                 delta: Delta::default(),
                 logprobs: None,
                 finish_reason: Some(self.finish_reason(index, reason)),
             }),
-            Event::Started { .. }
-            | Event::Prompt(_)
-            | Event::Alignment(_)
-            | Event::Hidden(_)
-            | Event::Failed(_) => None,
+            Event::Engine(
+                EngineEvent::Started { .. }
+                | EngineEvent::Prompt(_)
+                | EngineEvent::Alignment(_) | EngineEvent::Hidden(_)
+                | EngineEvent::Failed(_),
+            )
+            | Event::Speech(_) => None,
         };
         if let Some(choice) = choice {
             frames.data(&self.chunk(vec![choice], None));

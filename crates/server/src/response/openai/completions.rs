@@ -1,12 +1,12 @@
 //! The framer of `POST /v1/completions`.
 
-use omnibus_engine::{Delta, Event, FinishReason, TokenInfo, Usage};
+use omnibus_engine::{Delta, Event as EngineEvent, FinishReason, TokenInfo, Usage};
 
 use super::logprobs::Offsets;
 use super::{FINGERPRINT, Include, Logprobs, done, failed, finish_reason, usage_of};
 use crate::error::ApiError;
 use crate::lower::Choices;
-use crate::response::{Completion, Framer, Frames, JsonBody, ResponseHeader};
+use crate::response::{Completion, Event, Framer, Frames, JsonBody, ResponseHeader};
 use crate::wire::completions::{Choice, Completion as Chunk};
 use crate::wire::generation::StreamUsage;
 use crate::wire::logprobs::TextLogprobs;
@@ -114,6 +114,8 @@ fn text_of(delta: &Delta) -> &str {
 }
 
 impl Framer for CompletionsFramer {
+    type Body = JsonBody;
+
     /// Sends the prompts, unless they wait for their log-probabilities.
     fn start(&mut self, frames: &mut Frames) {
         if self.include.logprobs == Logprobs::Include {
@@ -128,13 +130,16 @@ impl Framer for CompletionsFramer {
 
     fn event(&mut self, index: usize, event: Event, frames: &mut Frames) {
         let choice = match event {
-            Event::Prompt(tokens) => self.delta(index, "", tokens),
-            Event::Delta { delta, tokens } => self.delta(index, text_of(&delta), tokens),
-            Event::Finished { reason, .. } => {
+            Event::Engine(EngineEvent::Prompt(tokens)) => self.delta(index, "", tokens),
+            Event::Engine(EngineEvent::Delta { delta, tokens }) => self.delta(index, text_of(&delta), tokens),
+            Event::Engine(EngineEvent::Finished { reason, .. }) => {
                 let finish_reason = Some(finish_reason(reason));
                 Some(Choice { index, text: self.echo(index), logprobs: None, finish_reason })
             }
-            Event::Started { .. } | Event::Alignment(_) | Event::Hidden(_) | Event::Failed(_) => None,
+            Event::Engine(
+                EngineEvent::Started { .. } | EngineEvent::Alignment(_) | EngineEvent::Hidden(_) | EngineEvent::Failed(_),
+            )
+            | Event::Speech(_) => None,
         };
         if let Some(choice) = choice {
             frames.data(&self.chunk(vec![choice], None));

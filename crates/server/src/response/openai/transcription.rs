@@ -1,13 +1,15 @@
-//! Frames and bodies of transcriptions.
+//! The framer of transcriptions, and the formats of their bodies.
 
 use std::fmt::Write as _;
 
-use omnibus_engine::{SpeechSegment, SpeechSummary, SpeechTask, SpeechWord};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use omnibus_engine::{SpeechSegment, SpeechTask, SpeechWord, TranscriptionEvent, Usage};
 
 use crate::error::ApiError;
-use crate::response::{Frames, JsonBody};
+use crate::response::{Completion, Event, Framer, Frames, JsonBody, Transcript};
 use crate::wire::transcription::{
-    Segment, SpeechUsage, Transcript, TranscriptFormat, TranscriptFrame, VerboseTranscript, Word,
+    self as wire, Segment, SpeechUsage, TranscriptFormat, TranscriptFrame, VerboseTranscript, Word,
 };
 
 /// A body of one of the formats.
@@ -18,51 +20,110 @@ pub enum TranscriptBody {
     Text(&'static str, String),
 }
 
-/// What was written so far.
-#[derive(Debug, Default)]
-pub struct TranscriptSoFar {
-    segments: Vec<SpeechSegment>,
-    text: String,
+impl IntoResponse for TranscriptBody {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Json(body) => body.into_response(),
+            Self::Text(kind, text) => ([(CONTENT_TYPE, kind)], text).into_response(),
+        }
+    }
 }
 
-impl TranscriptSoFar {
-    /// Adds a segment. Gives the text that is new.
-    pub fn add(&mut self, segment: SpeechSegment) -> String {
-        let is_first = self.text.is_empty();
-        let new = if is_first { segment.text.trim_start() } else { segment.text.as_str() }.to_owned();
-        self.text.push_str(&new);
-        self.segments.push(segment);
-        new
+/// Frames transcriptions.
+#[derive(Debug)]
+pub struct TranscriptFramer {
+    format: TranscriptFormat,
+    task: SpeechTask,
+    /// The text that was sent.
+    text: String,
+    /// Once it is finished.
+    duration_s: f64,
+}
+
+impl TranscriptFramer {
+    /// The framer of one response.
+    pub fn new(format: TranscriptFormat, task: SpeechTask) -> Self {
+        Self { format, task, text: String::new(), duration_s: 0.0 }
+    }
+}
+
+impl Framer for TranscriptFramer {
+    type Body = TranscriptBody;
+
+    fn start(&mut self, _frames: &mut Frames) {}
+
+    fn event(&mut self, _choice: usize, event: Event, frames: &mut Frames) {
+        match event {
+            Event::Speech(TranscriptionEvent::Segment(segment)) => {
+                let delta = new_text(&self.text, &segment);
+                frames.data(&TranscriptFrame::Delta { delta });
+                self.text.push_str(delta);
+            }
+            Event::Speech(TranscriptionEvent::Finished(summary)) => self.duration_s = summary.duration_s,
+            Event::Speech(TranscriptionEvent::Failed(_)) | Event::Engine(_) => {}
+        }
     }
 
-    /// The whole body.
-    pub fn body(
-        &self,
-        format: TranscriptFormat,
-        task: SpeechTask,
-        summary: &SpeechSummary,
-    ) -> TranscriptBody {
+    fn finish(&mut self, _usage: Usage, frames: &mut Frames) {
         let text = self.text.trim_end();
-        match format {
-            TranscriptFormat::Json => {
-                TranscriptBody::Json(JsonBody::of(&Transcript { text, usage: usage(summary) }))
-            }
-            TranscriptFormat::Text => TranscriptBody::Text("text/plain; charset=utf-8", format!("{text}\n")),
-            TranscriptFormat::Srt => TranscriptBody::Text("application/x-subrip; charset=utf-8", self.srt()),
-            TranscriptFormat::Vtt => TranscriptBody::Text("text/vtt; charset=utf-8", self.vtt()),
-            TranscriptFormat::VerboseJson(timed) => TranscriptBody::Json(JsonBody::of(&VerboseTranscript {
-                task: match task {
-                    SpeechTask::Transcribe => "transcribe",
-                    SpeechTask::Translate => "translate",
-                },
-                language: summary.language.as_ref().map(|language| language.name.as_str()),
-                duration: rounded(summary.duration_s),
-                text,
-                words: timed.lists_words().then(|| self.words().map(word).collect()),
-                segments: timed.lists_segments().then(|| self.segments.iter().map(segment).collect()),
-                usage: usage(summary),
-            })),
+        frames.data(&TranscriptFrame::Done { text, usage: usage(self.duration_s) });
+        super::done(frames);
+    }
+
+    fn fail(&mut self, error: &ApiError, frames: &mut Frames) {
+        super::failed(error, frames);
+    }
+
+    fn full(self, completions: Vec<Completion>, _usage: Usage) -> TranscriptBody {
+        let completion = completions.into_iter().next().unwrap_or_default();
+        body(&completion.transcript, self.format, self.task)
+    }
+}
+
+/// What a segment adds to the text so far.
+fn new_text<'a>(text: &str, segment: &'a SpeechSegment) -> &'a str {
+    if text.is_empty() { segment.text.trim_start() } else { &segment.text }
+}
+
+/// The whole body.
+fn body(transcript: &Transcript, format: TranscriptFormat, task: SpeechTask) -> TranscriptBody {
+    let text = transcript.text();
+    let text = text.trim_end();
+    let summary = transcript.summary.as_ref();
+    let duration_s = summary.map_or(0.0, |summary| summary.duration_s);
+    match format {
+        TranscriptFormat::Json => {
+            TranscriptBody::Json(JsonBody::of(&wire::Transcript { text, usage: usage(duration_s) }))
         }
+        TranscriptFormat::Text => TranscriptBody::Text("text/plain; charset=utf-8", format!("{text}\n")),
+        TranscriptFormat::Srt => {
+            TranscriptBody::Text("application/x-subrip; charset=utf-8", transcript.srt())
+        }
+        TranscriptFormat::Vtt => TranscriptBody::Text("text/vtt; charset=utf-8", transcript.vtt()),
+        TranscriptFormat::VerboseJson(timed) => TranscriptBody::Json(JsonBody::of(&VerboseTranscript {
+            task: match task {
+                SpeechTask::Transcribe => "transcribe",
+                SpeechTask::Translate => "translate",
+            },
+            language: summary.and_then(|summary| Some(summary.language.as_ref()?.name.as_str())),
+            duration: rounded(duration_s),
+            text,
+            words: timed.lists_words().then(|| transcript.words().map(word).collect()),
+            segments: timed.lists_segments().then(|| transcript.segments.iter().map(segment).collect()),
+            usage: usage(duration_s),
+        })),
+    }
+}
+
+impl Transcript {
+    /// The segments' texts, one after the other.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for segment in &self.segments {
+            let new = new_text(&text, segment).to_owned();
+            text.push_str(&new);
+        }
+        text
     }
 
     fn words(&self) -> impl Iterator<Item = &SpeechWord> {
@@ -86,26 +147,10 @@ impl TranscriptSoFar {
         }
         file
     }
-
-    /// The frame of new text.
-    pub fn delta(&self, new: &str, frames: &mut Frames) {
-        frames.data(&TranscriptFrame::Delta { delta: new });
-    }
-
-    /// The last frames.
-    pub fn done(&self, summary: &SpeechSummary, frames: &mut Frames) {
-        frames.data(&TranscriptFrame::Done { text: self.text.trim_end(), usage: usage(summary) });
-        super::done(frames);
-    }
 }
 
-/// The frames that end a stream which failed.
-pub fn failed(error: &ApiError, frames: &mut Frames) {
-    super::failed(error, frames);
-}
-
-fn usage(summary: &SpeechSummary) -> SpeechUsage {
-    SpeechUsage { r#type: "duration", seconds: summary.duration_s.ceil() as u64 }
+fn usage(duration_s: f64) -> SpeechUsage {
+    SpeechUsage { r#type: "duration", seconds: duration_s.ceil() as u64 }
 }
 
 fn segment(of: &SpeechSegment) -> Segment<'_> {
@@ -155,11 +200,12 @@ mod tests {
         SpeechSegment { number, window_s: 0.0, start_s, end_s, text, tokens, words: Vec::new(), quality }
     }
 
-    fn written() -> TranscriptSoFar {
-        let mut so_far = TranscriptSoFar::default();
-        so_far.add(segment(0, 0.0, 2.5, " Hello --> there,\n\n world"));
-        so_far.add(segment(1, 3661.04, 3662.0, " and so on."));
-        so_far
+    fn written() -> Transcript {
+        let segments = vec![
+            segment(0, 0.0, 2.5, " Hello --> there,\n\n world"),
+            segment(1, 3661.04, 3662.0, " and so on."),
+        ];
+        Transcript { segments, summary: None }
     }
 
     #[test]
@@ -172,6 +218,6 @@ mod tests {
 
     #[test]
     fn texts_follow_one_another_as_the_model_wrote_them() {
-        assert_eq!(written().text, "Hello --> there,\n\n world and so on.");
+        assert_eq!(written().text(), "Hello --> there,\n\n world and so on.");
     }
 }

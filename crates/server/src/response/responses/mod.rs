@@ -5,14 +5,14 @@ mod events;
 mod items;
 mod recorder;
 
-use omnibus_engine::{Delta, Event, FinishReason, Usage};
+use omnibus_engine::{Delta, Event as EngineEvent, FinishReason, Usage};
 use serde_json::Value;
 
 pub use recorder::Recorder;
 
 use crate::error::{ApiError, ErrorKind};
 use crate::lower::responses::Toolbox;
-use crate::response::{Completion, Framer, Frames, JsonBody};
+use crate::response::{Completion, Event, Framer, Frames, JsonBody};
 use crate::wire::responses::EncryptedReasoning;
 use crate::wire::responses::response::{
     ErrorObject, EventData, IncompleteDetails, InputDetails, OutputDetails, ResponseObject,
@@ -92,6 +92,8 @@ fn usage_of(usage: Usage) -> WireUsage {
 }
 
 impl Framer for ResponsesFramer {
+    type Body = JsonBody;
+
     fn start(&mut self, frames: &mut Frames) {
         self.response.status = "in_progress";
         self.record();
@@ -101,17 +103,21 @@ impl Framer for ResponsesFramer {
 
     fn event(&mut self, _choice: usize, event: Event, frames: &mut Frames) {
         match event {
-            Event::Delta { delta, .. } => self.items.delta(delta, &mut self.events, frames),
-            Event::Finished { reason, .. } => {
+            Event::Engine(EngineEvent::Delta { delta, .. }) => {
+                self.items.delta(delta, &mut self.events, frames)
+            }
+            Event::Engine(EngineEvent::Finished { reason, .. }) => {
                 let status = ItemStatus::at_end(reason);
                 self.items.close(status, &mut self.events, frames);
                 self.end(reason);
             }
-            Event::Started { .. }
-            | Event::Prompt(_)
-            | Event::Alignment(_)
-            | Event::Hidden(_)
-            | Event::Failed(_) => {}
+            Event::Engine(
+                EngineEvent::Started { .. }
+                | EngineEvent::Prompt(_)
+                | EngineEvent::Alignment(_) | EngineEvent::Hidden(_)
+                | EngineEvent::Failed(_),
+            )
+            | Event::Speech(_) => {}
         }
     }
 

@@ -1,7 +1,7 @@
 //! Frames the third API: named events, content blocks, and its own end and errors.
 
-use omnibus_engine::{Delta, Event, FinishReason, Usage};
-use omnibus_server::response::{Completion, Framer, Frames, JsonBody, ResponseHeader};
+use omnibus_engine::{Delta, Event as EngineEvent, FinishReason, Usage};
+use omnibus_server::response::{Completion, Event, Framer, Frames, JsonBody, ResponseHeader};
 use omnibus_server::{ApiError, ErrorKind};
 
 use super::wire::{self, Block, BlockDelta, Message, OutputUsage, StopReason, StreamEvent};
@@ -101,22 +101,25 @@ pub fn error_body(error: &ApiError) -> JsonBody {
 }
 
 impl Framer for MessagesFramer {
+    type Body = JsonBody;
+
     fn start(&mut self, _frames: &mut Frames) {}
 
     fn event(&mut self, _choice: usize, event: Event, frames: &mut Frames) {
         match event {
-            Event::Started { prompt_tokens, cached_tokens } => {
+            Event::Engine(EngineEvent::Started { prompt_tokens, cached_tokens }) => {
                 let message = self.message(Usage { prompt_tokens, cached_tokens, ..Usage::default() });
                 push(StreamEvent::MessageStart { message }, frames);
             }
-            Event::Delta { delta, .. } => self.delta(delta, frames),
-            Event::Finished { reason, .. } => {
+            Event::Engine(EngineEvent::Delta { delta, .. }) => self.delta(delta, frames),
+            Event::Engine(EngineEvent::Finished { reason, .. }) => {
                 self.close_block(frames);
                 if reason == FinishReason::Length {
                     self.stop_reason = "max_tokens";
                 }
             }
-            Event::Prompt(_) | Event::Alignment(_) | Event::Hidden(_) | Event::Failed(_) => {}
+            Event::Engine(EngineEvent::Prompt(_) | EngineEvent::Alignment(_) | EngineEvent::Hidden(_) | EngineEvent::Failed(_))
+            | Event::Speech(_) => {}
         }
     }
 
