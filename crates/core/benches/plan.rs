@@ -10,7 +10,7 @@ use std::alloc::System;
 use std::time::{Duration, Instant};
 
 use omnibus_core::{
-    CacheGroup, Outcome, Plan, PrefixCache, Request, Schedule, Scheduler, SequenceOutput, Settings,
+    CacheGroup, Outcome, Plan, PrefixCache, Request, Schedule, Scheduler, SequenceOutput, Settings, Stop,
     SwapSettings, Tuning,
 };
 use omnibus_kv::CacheKind;
@@ -154,6 +154,6 @@ fn commit(scheduler: &mut Scheduler, plan: &Plan) {
     }
     let mut outputs = Vec::with_capacity(plan.scheduled.len());
     let samplers = plan.scheduled.iter().filter(|scheduled| scheduled.samples > 0);
-    outputs.extend(samplers.map(|_| SequenceOutput::token(1, None)));
+    outputs.extend(samplers.map(|_| SequenceOutput::token(1, Stop::No)));
     scheduler.commit(Outcome { plan: plan.id, outputs, took: Some(5_000) });
 }

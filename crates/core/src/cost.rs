@@ -92,7 +92,7 @@ pub struct CostModel {
     #[serde(skip)]
     drift: f64,
     /// Of transfers of blocks.
-    #[serde(rename = "moves", default)]
+    #[serde(default)]
     pub transfers: TransferCosts,
 }
 

@@ -4,17 +4,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{SequenceId, Token};
 
-/// The engine's reason to stop a sequence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum StopKind {
-    /// An end token.
-    Token,
-    /// A stop string.
-    Text,
-    /// A grammar that accepts no further token.
-    Grammar,
-}
-
 /// An event for a client. A sequence has any number of `Token`, then one of the others, then none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
@@ -60,8 +49,8 @@ impl Event {
 /// Why a sequence ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FinishReason {
-    /// The engine's stop reason.
-    Stop(StopKind),
+    /// [`crate::Stop::Yes`].
+    Stop,
     /// The request's token limit.
     Length,
     /// All positions of a request for [`crate::Goal::Compute`] are computed.

@@ -31,8 +31,8 @@ pub mod statistic;
 mod stats;
 
 pub use cost::{CostModel, StepCost, StepLoad, Transfer, TransferCost, TransferCosts};
-pub use event::{Event, Failure, FinishReason, StopKind};
-pub use outcome::{AcceptedTokens, Outcome, SequenceOutput};
+pub use event::{Event, Failure, FinishReason};
+pub use outcome::{AcceptedTokens, Outcome, SequenceOutput, Stop};
 pub use plan::{
     Allocation, BlockCopy, CacheMiss, CachedBlock, Plan, PlanId, Preempted, PreemptionMode, PrefixLookup,
     ScheduledSequence, TokenSource,

@@ -2,7 +2,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::{PlanId, StopKind, Tick, Token};
+use crate::{PlanId, Tick, Token};
 
 /// Tokens that one step yields for a sequence. A few need no allocation.
 pub type AcceptedTokens = SmallVec<[Token; 4]>;
@@ -19,6 +19,15 @@ pub struct Outcome {
     pub took: Option<Tick>,
 }
 
+/// Whether the engine ends a sequence with its new tokens: an end token is among them, or its grammar accepts no other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    #[allow(missing_docs)]
+    No,
+    #[allow(missing_docs)]
+    Yes,
+}
+
 /// The output of one sequence that samples.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SequenceOutput {
@@ -26,8 +35,8 @@ pub enum SequenceOutput {
     Accepted {
         /// At least one, and at most [`crate::ScheduledSequence::samples`].
         tokens: AcceptedTokens,
-        /// The engine's reason to stop after the last of them. The scheduler knows the length limit itself.
-        stop: Option<StopKind>,
+        /// Whether the sequence ends with the last of them. The scheduler knows the length limit itself.
+        stop: Stop,
     },
     /// The sequence got this token and others by [`crate::Scheduler::force`] while the step was in flight.
     Superseded,
@@ -37,7 +46,7 @@ pub enum SequenceOutput {
 
 impl SequenceOutput {
     /// One token.
-    pub fn token(token: Token, stop: Option<StopKind>) -> Self {
+    pub fn token(token: Token, stop: Stop) -> Self {
         Self::Accepted { tokens: smallvec![token], stop }
     }
 }

@@ -273,7 +273,7 @@ impl Scheduler {
             suspects: self.recovery.suspects(),
             sessions: self.sessions.len(),
             groups: self.kv_cache.stats(),
-            misses: self.lookups.misses(),
+            prefix_misses: self.lookups.misses(),
             ..self.totals.clone()
         }
     }

@@ -73,8 +73,7 @@ impl CacheMisses {
     }
 }
 
-/// Statistics of the scheduler. Those named `…_total` are counters. Serialized under the names that the server's clients
-/// know.
+/// Statistics of the scheduler. Those named `…_total` are counters.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Stats {
     /// Waiting sequences.
@@ -84,7 +83,6 @@ pub struct Stats {
     /// Sequences of a failed step that were in no good one since. While there are any, only they run.
     pub suspects: usize,
     /// Sessions.
-    #[serde(rename = "sessions_kept")]
     pub sessions: usize,
     /// In the order of [`crate::Settings::groups`].
     pub groups: Vec<GroupStats>,
@@ -93,8 +91,7 @@ pub struct Stats {
     /// Computed tokens, including recomputed ones.
     pub computed_tokens_total: u64,
     /// Generated tokens.
-    #[serde(rename = "generated_tokens_total")]
-    pub sampled_tokens_total: u64,
+    pub generated_tokens_total: u64,
     /// Draft tokens that were verified.
     pub draft_tokens_total: u64,
     /// Draft tokens that were accepted.
@@ -102,8 +99,7 @@ pub struct Stats {
     /// Generated tokens that were not sampled, because a grammar allows no other.
     pub forced_tokens_total: u64,
     /// Prompts with missing full blocks.
-    #[serde(rename = "prefix_misses")]
-    pub misses: CacheMisses,
+    pub prefix_misses: CacheMisses,
     /// Sequences that reused part of a block, by a copy.
     pub partial_copies_total: u64,
     /// Checkpoints of states.
@@ -115,7 +111,6 @@ pub struct Stats {
     /// Preempted sequences that were swapped.
     pub swap_preemptions_total: u64,
     /// Sequences that changed from prefill to decode.
-    #[serde(rename = "handovers_total")]
     pub handoffs_total: u64,
     /// Steps that failed as a whole.
     pub failed_steps_total: u64,
@@ -171,15 +166,15 @@ pub const STATISTICS: &[Statistic<Stats>] = &[
         "prompt tokens found in the prefix cache, counted by the scheduler",
         |stats| Count(&mut stats.cached_tokens_total),
     ),
-    Statistic::series(MISSES, ("reason", "state"), |stats| Count(&mut stats.misses.state)),
-    Statistic::series(MISSES, ("reason", "window"), |stats| Count(&mut stats.misses.window)),
-    Statistic::series(MISSES, ("reason", "span"), |stats| Count(&mut stats.misses.span)),
-    Statistic::series(MISSES, ("reason", "evicted"), |stats| Count(&mut stats.misses.evicted)),
+    Statistic::series(MISSES, ("reason", "state"), |stats| Count(&mut stats.prefix_misses.state)),
+    Statistic::series(MISSES, ("reason", "window"), |stats| Count(&mut stats.prefix_misses.window)),
+    Statistic::series(MISSES, ("reason", "span"), |stats| Count(&mut stats.prefix_misses.span)),
+    Statistic::series(MISSES, ("reason", "evicted"), |stats| Count(&mut stats.prefix_misses.evicted)),
     Statistic::series(MISSES, ("reason", "history_changed"), |stats| {
-        Count(&mut stats.misses.history_changed)
+        Count(&mut stats.prefix_misses.history_changed)
     }),
-    Statistic::series(MISSES, ("reason", "salt"), |stats| Count(&mut stats.misses.salt)),
-    Statistic::series(MISSES, ("reason", "cold"), |stats| Count(&mut stats.misses.cold)),
+    Statistic::series(MISSES, ("reason", "salt"), |stats| Count(&mut stats.prefix_misses.salt)),
+    Statistic::series(MISSES, ("reason", "cold"), |stats| Count(&mut stats.prefix_misses.cold)),
     Statistic::total(
         "omnibus_computed_tokens_total",
         "tokens computed, including recomputed ones",
@@ -201,11 +196,11 @@ pub const STATISTICS: &[Statistic<Stats>] = &[
         stats.preemptions_total.saturating_sub(stats.swap_preemptions_total)
     }),
     Statistic::total(
-        "omnibus_handovers_total",
+        "omnibus_handoffs_total",
         "sequences handed from the prefill pool to the decode pool (schedule `split`)",
         |stats| Count(&mut stats.handoffs_total),
     ),
-    Statistic::sum(|stats| Count(&mut stats.sampled_tokens_total)),
+    Statistic::sum(|stats| Count(&mut stats.generated_tokens_total)),
     Statistic::sum(|stats| Count(&mut stats.partial_copies_total)),
     Statistic::sum(|stats| Count(&mut stats.checkpoints_total)),
     Statistic::sum(|stats| Count(&mut stats.admissions_total)),

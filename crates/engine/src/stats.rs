@@ -227,7 +227,7 @@ pub const STATISTICS: &[Statistic<Stats>] = &[
         |stats| stats.cost_model.error_ratio(),
     ),
     Statistic::gauge(
-        "omnibus_move_cost_error_ratio",
+        "omnibus_transfer_cost_error_ratio",
         "recent error of predicted block transfer times, relative to the measured times",
         |stats| stats.cost_model.transfers.error_ratio(),
     ),

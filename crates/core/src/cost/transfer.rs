@@ -20,13 +20,10 @@ pub enum Transfer {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct TransferCosts {
     /// [`Transfer::Offload`].
-    #[serde(rename = "out")]
     pub offload: TransferCost,
     /// [`Transfer::Onload`].
-    #[serde(rename = "back")]
     pub onload: TransferCost,
     /// [`Transfer::DiskRead`].
-    #[serde(rename = "read")]
     pub disk_read: TransferCost,
 }
 

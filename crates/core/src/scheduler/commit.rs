@@ -4,7 +4,7 @@ use super::in_flight::InFlightSequence;
 use super::{Scheduler, fair};
 use crate::sequence::{Phase, Sequence};
 use crate::{
-    AcceptedTokens, Event, Failure, FinishReason, Goal, Outcome, SequenceId, SequenceOutput, StopKind, Token,
+    AcceptedTokens, Event, Failure, FinishReason, Goal, Outcome, SequenceId, SequenceOutput, Stop, Token,
 };
 
 impl Scheduler {
@@ -55,7 +55,7 @@ impl Scheduler {
         }
         let (tokens, stop) = match output {
             Some(SequenceOutput::Accepted { tokens, stop }) => (tokens, stop),
-            None | Some(SequenceOutput::Superseded) => (AcceptedTokens::new(), None),
+            None | Some(SequenceOutput::Superseded) => (AcceptedTokens::new(), Stop::No),
             Some(SequenceOutput::Failed) => {
                 let failure = Failure::Sampling;
                 events.extend(self.end(id, Event::Failed { sequence: id, failure }));
@@ -80,18 +80,18 @@ impl Scheduler {
     }
 
     /// Appends tokens that follow a sequence's last one whatever the model computes, and are computed with it like a
-    /// prompt's. `stop`: the engine's reason to stop after the last of them. The sample of a step in flight is
+    /// prompt's. `stop`: whether the sequence ends with the last of them. The sample of a step in flight is
     /// [`SequenceOutput::Superseded`]. At least one token below the sequence's limit is left to sample, unless it stops.
     /// Nothing happens to a sequence that has ended or is not there.
     ///
     /// Panics if a step in flight verifies draft tokens of the sequence.
-    pub fn force(&mut self, id: SequenceId, tokens: &[Token], stop: Option<StopKind>) -> Vec<Event> {
+    pub fn force(&mut self, id: SequenceId, tokens: &[Token], stop: Stop) -> Vec<Event> {
         let mut events = Vec::with_capacity(tokens.len() + 1);
         let live = self.sequences.get_mut(id).filter(|sequence| sequence.phase != Phase::Ended);
         let Some(sequence) = live.filter(|_| !tokens.is_empty()) else { return events };
         assert!(!sequence.awaits_verification(), "no draft tokens are in flight beside forced ones");
         let is_room = sequence.tokens.len() + tokens.len() < sequence.max_tokens;
-        assert!(is_room || stop.is_some(), "a token is left to sample");
+        assert!(is_room || stop == Stop::Yes, "a token is left to sample");
         sequence.in_flight.iter_mut().for_each(|step| step.is_superseded = true);
         self.version.0 += 1;
         self.totals.forced_tokens_total += tokens.len() as u64;
@@ -139,7 +139,7 @@ impl Scheduler {
         &mut self,
         id: SequenceId,
         tokens: &[Token],
-        stop: Option<StopKind>,
+        stop: Stop,
         events: &mut Vec<Event>,
     ) -> Option<FinishReason> {
         let sequence = self.sequences.get_mut(id).filter(|_| !tokens.is_empty())?;
@@ -147,11 +147,14 @@ impl Scheduler {
         if self.kv_cache.shares() {
             sequence.cache.hashes.extend(&sequence.tokens);
         }
-        self.totals.sampled_tokens_total += tokens.len() as u64;
+        self.totals.generated_tokens_total += tokens.len() as u64;
         events.extend(tokens.iter().map(|token| Event::Token { sequence: id, token: *token }));
         assert!(sequence.tokens.len() <= sequence.max_tokens, "no more is sampled than the request's limit");
         let is_full = sequence.tokens.len() == sequence.max_tokens;
-        stop.map(FinishReason::Stop).or(is_full.then_some(FinishReason::Length))
+        match stop {
+            Stop::Yes => Some(FinishReason::Stop),
+            Stop::No => is_full.then_some(FinishReason::Length),
+        }
     }
 
     /// The finish reason of a sequence that generates nothing, if this was its last position.

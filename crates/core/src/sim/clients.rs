@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::script::Script;
 use super::{Quantiles, Report};
-use crate::{Class, Event, Failure, FinishReason, Goal, LatencyTargets, SequenceId, StopKind, Tick};
+use crate::{Class, Event, Failure, FinishReason, Goal, LatencyTargets, SequenceId, Stop, Tick};
 
 /// All clients with an accepted request.
 #[derive(Debug, Default)]
@@ -121,7 +121,7 @@ impl Clients {
             tpot.extend(client.mean_gap());
             let Some((end, event)) = client.end else { panic!("a client has no terminal event") };
             match event {
-                Event::Finished { reason: FinishReason::Stop(_) | FinishReason::Length, .. } => {
+                Event::Finished { reason: FinishReason::Stop | FinishReason::Length, .. } => {
                     e2e.push(end - at);
                     report.good += usize::from(client.is_in_time(at, targets));
                 }
@@ -142,7 +142,7 @@ impl Client {
     /// Counts how an offline one ended.
     fn report_offline(&self, report: &mut Report) {
         match self.end {
-            Some((end, Event::Finished { reason: FinishReason::Stop(_) | FinishReason::Length, .. })) => {
+            Some((end, Event::Finished { reason: FinishReason::Stop | FinishReason::Length, .. })) => {
                 report.offline_completed += 1;
                 report.offline_end = report.offline_end.max(end);
             }
@@ -169,9 +169,8 @@ impl Client {
         let arrival = &script.arrival;
         match event {
             Event::Token { .. } => {}
-            Event::Finished { reason: FinishReason::Stop(kind), .. } => {
-                assert_eq!(kind, StopKind::Token, "stopped by a token that is not the model's");
-                assert!(script.stop(self.position - 1).is_some(), "stopped too late or too early");
+            Event::Finished { reason: FinishReason::Stop, .. } => {
+                assert_eq!(script.stop(self.position - 1), Stop::Yes, "stopped too late or too early");
             }
             Event::Finished { reason: FinishReason::Length, .. } => {
                 assert_eq!(self.position, script.tokens.len(), "cut off too early");

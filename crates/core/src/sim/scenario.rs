@@ -64,7 +64,6 @@ pub struct Arrival {
     /// [`crate::Request::priority`].
     pub priority: i32,
     /// [`crate::Request::tenant`].
-    #[serde(rename = "key")]
     pub tenant: u64,
     /// [`crate::Request::draft_tokens`].
     pub draft_tokens: usize,

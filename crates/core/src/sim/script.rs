@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Arrival, Scenario, SpanKind};
 use crate::random::mix;
-use crate::{Goal, Request, StopKind, Tick, Token};
+use crate::{Goal, Request, Stop, Tick, Token};
 
 /// One request's tokens, known from the beginning.
 #[derive(Debug, Clone)]
@@ -90,8 +90,9 @@ impl Script {
     }
 
     /// Whether the model stops with the token at this position.
-    pub(super) fn stop(&self, position: usize) -> Option<StopKind> {
-        (position + 1 == self.arrival.prompt + self.arrival.answer).then_some(StopKind::Token)
+    pub(super) fn stop(&self, position: usize) -> Stop {
+        let is_last = position + 1 == self.arrival.prompt + self.arrival.answer;
+        if is_last { Stop::Yes } else { Stop::No }
     }
 }
 

@@ -13,7 +13,7 @@ use super::{Audits, Overlap, Report, Rng, Scenario};
 use crate::random::mix;
 use crate::{
     CacheGroup, Class, Event, Outcome, Plan, Schedule, ScheduledSequence, Scheduler, SequenceId, Settings,
-    Tick,
+    Stop, Tick,
 };
 
 /// The oldest sequence is computed at least once in so many steps, while no step fails.
@@ -370,7 +370,7 @@ impl<'a> World<'a> {
         let drawn = if scheduled.samples > 1 { self.rng.within(1..=scheduled.samples) } else { 1 };
         let script = &self.scripts[self.clients.script(scheduled.sequence)];
         let first = scheduled.positions.end - scheduled.draft_tokens();
-        let stop = (first..first + drawn).position(|position| script.stop(position).is_some());
+        let stop = (first..first + drawn).position(|position| script.stop(position) == Stop::Yes);
         RowResult::Good(stop.map_or(drawn, |stop| stop + 1))
     }
 
@@ -427,14 +427,14 @@ impl<'a> World<'a> {
             return;
         }
         let end = (known + 1 + (chance >> 32) as usize % 12).min(script.tokens.len() - 1);
-        let stop = (known..end).find_map(|at| Some((at + 1, script.stop(at)?)));
-        let (end, stop) = stop.map_or((end, None), |(end, stop)| (end, Some(stop)));
+        let last = (known..end).find(|at| script.stop(*at) == Stop::Yes);
+        let (end, stop) = last.map_or((end, Stop::No), |last| (last + 1, Stop::Yes));
         if end <= known {
             return;
         }
         let tokens = script.tokens[known..end].to_vec();
         let events = self.scheduler.force(id, &tokens, stop);
-        assert_eq!(events.len(), tokens.len() + usize::from(stop.is_some()), "one event for each");
+        assert_eq!(events.len(), tokens.len() + usize::from(stop == Stop::Yes), "one event for each");
         self.device.supersede(id);
         self.send(events, &Excuses { row: false, steps: false });
         self.scheduler.audit();
@@ -535,7 +535,7 @@ impl<'a> World<'a> {
         self.report.end = self.now;
         self.report.stats = stats;
         let limit: u64 = self.scripts.iter().map(|script| script.arrival.max_new_tokens as u64).sum();
-        assert!(self.report.stats.sampled_tokens_total <= limit, "more tokens than requested");
+        assert!(self.report.stats.generated_tokens_total <= limit, "more tokens than requested");
         self.report
     }
 }

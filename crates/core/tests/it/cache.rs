@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use omnibus_core::{
     Allocation, CacheGroup, CacheMiss, HoldReason, Offload, Outcome, Plan, PreemptionPolicy, PrefixCache,
-    PrefixLookup, Request, Schedule, Scheduler, SequenceId, SequenceOutput, Settings, SwapSettings, Token,
-    Tuning,
+    PrefixLookup, Request, Schedule, Scheduler, SequenceId, SequenceOutput, Settings, Stop, SwapSettings,
+    Token, Tuning,
 };
 use omnibus_kv::CacheKind;
 
@@ -43,7 +43,7 @@ fn begin(scheduler: &mut Scheduler) -> (Plan, Allocation) {
 /// Commits a step whose samples are all 1.
 fn commit(scheduler: &mut Scheduler, plan: &Plan) {
     let samples = plan.scheduled.iter().filter(|scheduled| scheduled.samples > 0);
-    let outputs = samples.map(|_| SequenceOutput::token(1, None)).collect();
+    let outputs = samples.map(|_| SequenceOutput::token(1, Stop::No)).collect();
     scheduler.commit(Outcome { plan: plan.id, outputs, took: None });
     scheduler.audit();
 }
@@ -246,7 +246,7 @@ fn a_miss_has_a_reason() {
     assert_eq!(miss(newest), Some(CacheMiss::Cold), "what is different is new");
     assert_eq!(miss(Request::new(prompt(4, 30), 1)), Some(CacheMiss::Cold));
     assert_eq!(miss(first), Some(CacheMiss::Evicted));
-    assert_eq!(scheduler.stats().misses.by_reason().map(|(_, count)| count), [0, 0, 0, 1, 1, 1, 3]);
+    assert_eq!(scheduler.stats().prefix_misses.by_reason().map(|(_, count)| count), [0, 0, 0, 1, 1, 1, 3]);
 }
 
 #[test]

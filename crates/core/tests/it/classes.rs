@@ -6,7 +6,7 @@
 use omnibus_core::sim::{Arrival, Overlap, Report, Scenario, Workload, run};
 use omnibus_core::{
     CacheGroup, Class, Outcome, Plan, PrefixCache, Rejection, Request, Schedule, Scheduler, SequenceOutput,
-    Settings, SwapSettings, Tick, Tuning,
+    Settings, Stop, SwapSettings, Tick, Tuning,
 };
 use omnibus_kv::CacheKind;
 
@@ -34,7 +34,7 @@ fn request(class: Class, prompt: u32, answer: usize) -> Request {
 
 fn commit(scheduler: &mut Scheduler, plan: &Plan) {
     let samples = plan.scheduled.iter().filter(|part| part.samples > 0);
-    let outputs = samples.map(|_| SequenceOutput::token(1, None)).collect();
+    let outputs = samples.map(|_| SequenceOutput::token(1, Stop::No)).collect();
     scheduler.commit(Outcome { plan: plan.id, outputs, took: Some(1_000) });
     scheduler.audit();
 }

@@ -4,7 +4,7 @@
 
 use omnibus_core::{
     CacheGroup, Event, FinishReason, Outcome, Plan, PrefixCache, Request, Schedule, Scheduler, SequenceId,
-    SequenceOutput, Settings, StopKind, SwapSettings, Token, TokenSource, Tuning,
+    SequenceOutput, Settings, Stop, SwapSettings, Token, TokenSource, Tuning,
 };
 use omnibus_kv::{BlockId, CacheKind};
 
@@ -40,7 +40,7 @@ fn apply(scheduler: &mut Scheduler) -> Plan {
     plan
 }
 
-fn commit(scheduler: &mut Scheduler, plan: &Plan, tokens: &[Token], stop: Option<StopKind>) -> Vec<Event> {
+fn commit(scheduler: &mut Scheduler, plan: &Plan, tokens: &[Token], stop: Stop) -> Vec<Event> {
     let outputs = vec![SequenceOutput::Accepted { tokens: tokens.into(), stop }];
     let events = scheduler.commit(Outcome { plan: plan.id, outputs, took: None });
     scheduler.audit();
@@ -54,7 +54,7 @@ fn decoding(groups: &[(CacheKind, u32)], prompt: u32, max_new_tokens: usize) -> 
     let plan = apply(&mut scheduler);
     assert_eq!(plan.scheduled[0].samples, 1, "a prompt has no draft tokens");
     assert!(scheduler.plan(0).is_empty(), "drafts follow a token that is in flight");
-    commit(&mut scheduler, &plan, &[100], None);
+    commit(&mut scheduler, &plan, &[100], Stop::No);
     (scheduler, id)
 }
 
@@ -71,7 +71,7 @@ fn what_is_behind_the_last_accepted_token_is_given_back() {
     assert_eq!((scheduled.input, scheduled.is_decode()), (TokenSource::Known, true));
     assert_eq!(blocks(&scheduler, id, 0).len(), 3);
     assert!(scheduler.plan(0).is_empty(), "how many tokens it will have is not known");
-    let events = commit(&mut scheduler, &plan, &[101, 102], None);
+    let events = commit(&mut scheduler, &plan, &[101, 102], Stop::No);
     assert_eq!(events.len(), 2, "{events:?}");
     assert_eq!(scheduler.tokens(id)[6..], [100, 101, 102]);
     assert_eq!(blocks(&scheduler, id, 0).len(), 2, "positions 0 to 7");
@@ -84,14 +84,14 @@ fn what_is_behind_the_last_accepted_token_is_given_back() {
 fn only_accepted_tokens_are_cached() {
     let (mut scheduler, id) = decoding(&[(CacheKind::Full, 8)], 6, 20);
     let plan = apply(&mut scheduler);
-    commit(&mut scheduler, &plan, &[101], None);
+    commit(&mut scheduler, &plan, &[101], Stop::No);
     let cached = |scheduler: &Scheduler| {
         let hashes = scheduler.block_hashes(id);
         hashes.iter().filter(|hash| scheduler.find_cached_block(0, **hash).is_some()).count()
     };
     assert_eq!((scheduler.block_hashes(id).len(), cached(&scheduler)), (2, 1), "position 7 is not computed");
     let plan = apply(&mut scheduler);
-    commit(&mut scheduler, &plan, &[102], None);
+    commit(&mut scheduler, &plan, &[102], Stop::No);
     assert_eq!(cached(&scheduler), 2);
 }
 
@@ -102,7 +102,7 @@ fn the_state_after_the_last_accepted_token_is_kept() {
     let plan = apply(&mut scheduler);
     let slots = blocks(&scheduler, id, 1);
     assert_eq!((own[0], slots.len()), (slots[0], 4), "a slot for each sample");
-    commit(&mut scheduler, &plan, &[101, 102, 103], None);
+    commit(&mut scheduler, &plan, &[101, 102, 103], Stop::No);
     assert_eq!(blocks(&scheduler, id, 1), [slots[2]]);
 }
 
@@ -117,8 +117,8 @@ fn draft_tokens_take_nothing_that_is_not_left_over() {
         "two blocks, and two tokens left"
     );
     let plan = apply(&mut scheduler);
-    let events = commit(&mut scheduler, &plan, &[101], Some(StopKind::Token));
-    let reason = FinishReason::Stop(StopKind::Token);
+    let events = commit(&mut scheduler, &plan, &[101], Stop::Yes);
+    let reason = FinishReason::Stop;
     assert!(matches!(events[1], Event::Finished { reason: found, .. } if found == reason), "{events:?}");
     assert!(scheduler.is_idle());
 }
@@ -128,7 +128,7 @@ fn no_more_is_sampled_than_the_limit() {
     let (mut scheduler, _) = decoding(&[(CacheKind::Full, 8)], 6, 3);
     let plan = apply(&mut scheduler);
     assert_eq!(plan.scheduled[0].samples, 2);
-    let events = commit(&mut scheduler, &plan, &[101, 102], None);
+    let events = commit(&mut scheduler, &plan, &[101, 102], Stop::No);
     assert!(matches!(events[2], Event::Finished { reason: FinishReason::Length, .. }), "{events:?}");
 }
 
@@ -149,5 +149,5 @@ fn the_number_of_draft_tokens_changes_between_steps() {
 fn an_outcome_has_no_more_tokens_than_were_sampled() {
     let (mut scheduler, _) = decoding(&[(CacheKind::Full, 8)], 6, 20);
     let plan = apply(&mut scheduler);
-    commit(&mut scheduler, &plan, &[1, 2, 3, 4, 5], None);
+    commit(&mut scheduler, &plan, &[1, 2, 3, 4, 5], Stop::No);
 }

@@ -4,7 +4,7 @@
 
 use omnibus_core::{
     CacheGroup, Event, FinishReason, Outcome, Plan, PrefixCache, Request, Schedule, Scheduler, SequenceId,
-    SequenceOutput, Settings, StopKind, SwapSettings, Token, TokenSource, Tuning,
+    SequenceOutput, Settings, Stop, SwapSettings, Token, TokenSource, Tuning,
 };
 use omnibus_kv::CacheKind;
 
@@ -39,7 +39,7 @@ fn commit(scheduler: &mut Scheduler, plan: &Plan, output: SequenceOutput) -> Vec
     events
 }
 
-fn force(scheduler: &mut Scheduler, id: SequenceId, tokens: &[Token], stop: Option<StopKind>) -> Vec<Event> {
+fn force(scheduler: &mut Scheduler, id: SequenceId, tokens: &[Token], stop: Stop) -> Vec<Event> {
     let events = scheduler.force(id, tokens, stop);
     scheduler.audit();
     events
@@ -50,7 +50,7 @@ fn decoding(schedule: Schedule, max_new_tokens: usize) -> (Scheduler, SequenceId
     let mut scheduler = Scheduler::new(settings(schedule));
     let id = scheduler.submit(0, Request::new((0..6).collect(), max_new_tokens)).expect("it fits");
     let plan = apply(&mut scheduler);
-    commit(&mut scheduler, &plan, SequenceOutput::token(100, None));
+    commit(&mut scheduler, &plan, SequenceOutput::token(100, Stop::No));
     (scheduler, id)
 }
 
@@ -58,13 +58,13 @@ fn decoding(schedule: Schedule, max_new_tokens: usize) -> (Scheduler, SequenceId
 fn forced_tokens_are_computed_in_one_step_with_the_token_before_them() {
     for schedule in [Schedule::Fcfs, Schedule::Fair, Schedule::Split] {
         let (mut scheduler, id) = decoding(schedule, 20);
-        let events = force(&mut scheduler, id, &[101, 102, 103], None);
+        let events = force(&mut scheduler, id, &[101, 102, 103], Stop::No);
         assert_eq!(events.len(), 3, "{events:?}");
         let plan = apply(&mut scheduler);
         let scheduled = &plan.scheduled[0];
         assert_eq!((scheduled.positions.clone(), scheduled.samples), (6..10, 1), "{schedule:?}");
         assert_eq!(scheduled.input, TokenSource::Known);
-        commit(&mut scheduler, &plan, SequenceOutput::token(104, None));
+        commit(&mut scheduler, &plan, SequenceOutput::token(104, Stop::No));
         assert_eq!(scheduler.tokens(id)[6..], [100, 101, 102, 103, 104]);
         assert_eq!(scheduler.stats().forced_tokens_total, 3);
     }
@@ -76,8 +76,8 @@ fn a_sample_in_flight_is_superseded_and_the_next_step_does_not_wait_for_it() {
     let first = apply(&mut scheduler);
     let ahead = apply(&mut scheduler);
     assert_eq!(ahead.scheduled[0].positions, 7..8);
-    commit(&mut scheduler, &first, SequenceOutput::token(101, None));
-    force(&mut scheduler, id, &[102, 103], None);
+    commit(&mut scheduler, &first, SequenceOutput::token(101, Stop::No));
+    force(&mut scheduler, id, &[102, 103], Stop::No);
     let next = apply(&mut scheduler);
     assert_eq!((next.scheduled[0].positions.clone(), next.scheduled[0].samples), (8..10, 1));
     assert_eq!(next.scheduled[0].input, TokenSource::Known);
@@ -85,8 +85,8 @@ fn a_sample_in_flight_is_superseded_and_the_next_step_does_not_wait_for_it() {
     assert_eq!(scheduler.tokens(id)[6..], [100, 101, 102, 103]);
     let after = apply(&mut scheduler);
     assert_eq!(after.scheduled[0].input, TokenSource::InFlight { plan: next.id, row: 0 });
-    commit(&mut scheduler, &next, SequenceOutput::token(104, None));
-    commit(&mut scheduler, &after, SequenceOutput::token(105, None));
+    commit(&mut scheduler, &next, SequenceOutput::token(104, Stop::No));
+    commit(&mut scheduler, &after, SequenceOutput::token(105, Stop::No));
     assert_eq!(scheduler.tokens(id)[10..], [104, 105]);
 }
 
@@ -94,20 +94,20 @@ fn a_sample_in_flight_is_superseded_and_the_next_step_does_not_wait_for_it() {
 fn forced_tokens_may_be_the_last() {
     let (mut scheduler, id) = decoding(Schedule::Fair, 4);
     let ahead = apply(&mut scheduler);
-    let events = force(&mut scheduler, id, &[101, 102], Some(StopKind::Grammar));
-    let finished = Event::Finished { sequence: id, reason: FinishReason::Stop(StopKind::Grammar) };
+    let events = force(&mut scheduler, id, &[101, 102], Stop::Yes);
+    let finished = Event::Finished { sequence: id, reason: FinishReason::Stop };
     assert_eq!(events.last(), Some(&finished));
     commit(&mut scheduler, &ahead, SequenceOutput::Superseded);
     assert!(scheduler.is_idle());
-    assert!(force(&mut scheduler, id, &[103], None).is_empty(), "it has ended");
+    assert!(force(&mut scheduler, id, &[103], Stop::No).is_empty(), "it has ended");
 }
 
 #[test]
 fn blocks_of_forced_tokens_are_cached() {
     let (mut scheduler, id) = decoding(Schedule::Fair, 20);
-    force(&mut scheduler, id, &[101, 102, 103, 104, 105], None);
+    force(&mut scheduler, id, &[101, 102, 103, 104, 105], Stop::No);
     let plan = apply(&mut scheduler);
-    commit(&mut scheduler, &plan, SequenceOutput::token(106, Some(StopKind::Token)));
+    commit(&mut scheduler, &plan, SequenceOutput::token(106, Stop::Yes));
     let prompt = [0, 1, 2, 3, 4, 5, 100, 101, 102, 103, 104, 105, 106, 107];
     scheduler.submit(0, Request::new(prompt.to_vec(), 4)).expect("it fits");
     assert!(scheduler.plan(0).scheduled[0].cached >= 12);
@@ -117,5 +117,5 @@ fn blocks_of_forced_tokens_are_cached() {
 #[should_panic(expected = "a token is left to sample")]
 fn a_limit_is_not_reached_by_forced_tokens_alone() {
     let (mut scheduler, id) = decoding(Schedule::Fair, 4);
-    scheduler.force(id, &[1, 2, 3], None);
+    scheduler.force(id, &[1, 2, 3], Stop::No);
 }

@@ -4,7 +4,7 @@
 
 use omnibus_core::{
     CacheGroup, Event, FinishReason, Goal, Outcome, PrefixCache, Rejection, Request, Schedule, Scheduler,
-    SequenceOutput, Settings, SwapSettings, Token, Tuning,
+    SequenceOutput, Settings, Stop, SwapSettings, Token, Tuning,
 };
 use omnibus_kv::CacheKind;
 
@@ -39,7 +39,7 @@ fn run(scheduler: &mut Scheduler) -> (Vec<std::ops::Range<usize>>, usize, Vec<Ev
         let samples = plan.scheduled.iter().filter(|part| part.samples > 0).count();
         sampled += samples;
         computed.extend(plan.scheduled.iter().map(|part| part.positions.clone()));
-        let outputs = (0..samples).map(|_| SequenceOutput::token(1, None)).collect();
+        let outputs = (0..samples).map(|_| SequenceOutput::token(1, Stop::No)).collect();
         events.extend(scheduler.commit(Outcome { plan: plan.id, outputs, took: None }));
         scheduler.audit();
     }

@@ -7,7 +7,7 @@ use omnibus_core::sim::{
 };
 use omnibus_core::{
     CacheGroup, HoldReason, LatencyTargets, Outcome, PrefixCache, Request, Schedule, Scheduler, SequenceId,
-    SequenceOutput, Settings, SwapSettings, Tick, Tuning,
+    SequenceOutput, Settings, Stop, SwapSettings, Tick, Tuning,
 };
 use omnibus_kv::CacheKind;
 
@@ -144,7 +144,7 @@ fn encoded(
         scheduler.apply(&plan);
         *now += step_us;
         let samples = plan.scheduled.iter().filter(|scheduled| scheduled.samples > 0);
-        let outputs = samples.map(|_| SequenceOutput::token(1, None)).collect();
+        let outputs = samples.map(|_| SequenceOutput::token(1, Stop::No)).collect();
         scheduler.commit(Outcome { plan: plan.id, outputs, took: Some(step_us) });
         scheduler.audit();
         plan.scheduled.iter().map(|scheduled| scheduled.sequence).collect()

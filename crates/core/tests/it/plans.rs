@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use expect_test::{Expect, expect};
 use omnibus_core::{
     CacheGroup, Event, Outcome, Plan, PrefixCache, Rejection, Request, Schedule, Scheduler, SequenceId,
-    SequenceOutput, Settings, StopKind, SwapSettings, TokenSource, Tuning,
+    SequenceOutput, Settings, Stop, SwapSettings, TokenSource, Tuning,
 };
 use omnibus_kv::CacheKind;
 
@@ -62,7 +62,7 @@ impl Stage {
     }
 
     fn commit(&mut self) {
-        self.commit_with(|_| SequenceOutput::token(1, None));
+        self.commit_with(|_| SequenceOutput::token(1, Stop::No));
     }
 
     fn commit_with(&mut self, row: impl Fn(SequenceId) -> SequenceOutput) {
@@ -252,7 +252,7 @@ fn samples_after_the_end_are_dropped_and_their_blocks_stay_until_then() {
     stage.ask(1, 3, 9);
     stage.begin();
     stage.begin();
-    stage.commit_with(|_| SequenceOutput::token(2, Some(StopKind::Token)));
+    stage.commit_with(|_| SequenceOutput::token(2, Stop::Yes));
     assert_eq!(stage.scheduler.stats().groups[0].used, 1, "a step in flight uses it");
     stage.commit();
     assert_eq!(stage.scheduler.stats().groups[0].used, 0);
@@ -260,7 +260,7 @@ fn samples_after_the_end_are_dropped_and_their_blocks_stay_until_then() {
     stage.check(expect![[r#"
         begin #0 0..3 sample
         begin #0 3..4 from flight sample
-          #0 Stop(Token)
+          #0 Stop
     "#]]);
 }
 
@@ -453,7 +453,7 @@ fn a_row_that_fails_ends_its_sequence_alone() {
     stage.begin();
     stage.begin();
     let row = |id| {
-        if id == bad { SequenceOutput::Failed } else { SequenceOutput::token(1, None) }
+        if id == bad { SequenceOutput::Failed } else { SequenceOutput::token(1, Stop::No) }
     };
     stage.commit_with(row);
     stage.commit();

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use omnibus_core::{
     CacheGroup, CacheMiss, Event, Failure, Goal, LatencyTargets, Outcome, Plan, PrefixCache, Rejection,
-    Request, Schedule, Scheduler, SequenceId, SequenceOutput, Settings, SwapSettings, Tuning,
+    Request, Schedule, Scheduler, SequenceId, SequenceOutput, Settings, Stop, SwapSettings, Tuning,
 };
 use omnibus_kv::CacheKind;
 
@@ -57,7 +57,7 @@ fn begin(scheduler: &mut Scheduler) -> (Plan, Vec<Range<usize>>) {
 fn step_of(scheduler: &mut Scheduler, took: u64) -> Vec<Range<usize>> {
     let (plan, positions) = begin(scheduler);
     let samplers = plan.scheduled.iter().filter(|scheduled| scheduled.samples > 0);
-    let outputs = samplers.map(|_| SequenceOutput::token(1, None)).collect();
+    let outputs = samplers.map(|_| SequenceOutput::token(1, Stop::No)).collect();
     scheduler.commit(Outcome { plan: plan.id, outputs, took: Some(took) });
     positions
 }
@@ -167,7 +167,7 @@ fn a_span_at_the_end_of_a_cached_prompt_is_computed_again() {
         assert_eq!(lookup.cached, expected);
         assert_eq!(lookup.miss, Some(if expected == 0 { CacheMiss::Cold } else { CacheMiss::Span }));
         let outputs = plan.scheduled.iter().filter(|scheduled| scheduled.samples > 0);
-        let outputs = outputs.map(|_| SequenceOutput::token(1, None)).collect();
+        let outputs = outputs.map(|_| SequenceOutput::token(1, Stop::No)).collect();
         scheduler.commit(Outcome { plan: plan.id, outputs, took: None });
         while !scheduler.is_idle() {
             step(&mut scheduler);
@@ -220,7 +220,7 @@ fn a_preempted_sequence_resumes_at_a_boundary() {
         let second = plan.scheduled.iter().find(|scheduled| scheduled.sequence == ids[1]);
         resumed.extend(second.filter(|second| second.cached > 0).map(|second| second.cached));
         let samplers = plan.scheduled.iter().filter(|scheduled| scheduled.samples > 0);
-        let outputs = samplers.map(|_| SequenceOutput::token(1, None)).collect();
+        let outputs = samplers.map(|_| SequenceOutput::token(1, Stop::No)).collect();
         scheduler.commit(Outcome { plan: plan.id, outputs, took: None });
     }
     assert!(scheduler.stats().preemptions_total > 0, "the test needs fewer blocks");

@@ -4,7 +4,7 @@
 
 use omnibus_core::{
     CacheGroup, HoldReason, Outcome, Plan, PrefixCache, Rejection, Request, Schedule, Scheduler, SequenceId,
-    SequenceOutput, Settings, StageLimits, StaticBatch, SwapSettings, Tick, Tuning,
+    SequenceOutput, Settings, StageLimits, StaticBatch, Stop, SwapSettings, Tick, Tuning,
 };
 use omnibus_kv::CacheKind;
 
@@ -54,7 +54,7 @@ fn step(scheduler: &mut Scheduler, now: Tick) -> Vec<(u64, usize)> {
 
 fn commit(scheduler: &mut Scheduler, plan: &Plan, took: Tick) {
     let samples = plan.scheduled.iter().filter(|scheduled| scheduled.samples > 0);
-    let outputs = samples.map(|_| SequenceOutput::token(1, None)).collect();
+    let outputs = samples.map(|_| SequenceOutput::token(1, Stop::No)).collect();
     scheduler.commit(Outcome { plan: plan.id, outputs, took: Some(took) });
 }
 

@@ -520,7 +520,7 @@ fn trace(plan: &Plan, cost: &core::CostModel) {
 
 fn finished(reason: core::FinishReason) -> JobUpdate {
     match reason {
-        core::FinishReason::Stop(_) => JobUpdate::Finished(FinishReason::Stop),
+        core::FinishReason::Stop => JobUpdate::Finished(FinishReason::Stop),
         // For clients, no tokens are as many as were requested.
         core::FinishReason::Length | core::FinishReason::Computed => {
             JobUpdate::Finished(FinishReason::Length)

@@ -57,7 +57,7 @@ pub async fn cache_stats(State(app): State<Arc<App>>) -> Result<Json<Value>, Api
     });
     let misses: Map<String, Value> = stats
         .scheduler
-        .misses
+        .prefix_misses
         .by_reason()
         .into_iter()
         .map(|(reason, count)| (reason.to_owned(), count.into()))

@@ -224,8 +224,8 @@ fn health_and_status_report_the_engine() {
         "steps_total",
         "failed_steps_total",
         "generated_tokens_total",
-        "handovers_total",
-        "sessions_kept",
+        "handoffs_total",
+        "sessions",
     ] {
         assert_eq!(status["engine"][name], 0, "{name} in {status}");
     }

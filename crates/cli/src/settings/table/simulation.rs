@@ -45,7 +45,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Simulation",
         commands: SIM,
         scope: Scope::FlagOnly,
-        help: "Trace to simulate instead: JSON lines with `at` in microseconds, `prompt` and `max_new_tokens` in tokens; optionally `answer`, `priority`, `key`.",
+        help: "Trace to simulate instead: JSON lines with `at` in microseconds, `prompt` and `max_new_tokens` in tokens; optionally `answer`, `priority`, `tenant`.",
         set: |config, value| {
             config.sim.trace = Some(value.text().into());
             Ok(())

@@ -1,6 +1,6 @@
 //! The tokens of a step: which were accepted, which must follow, and which sequences end with them.
 
-use omnibus_core::{SequenceId, SequenceOutput, StopKind};
+use omnibus_core::{SequenceId, SequenceOutput, Stop};
 use omnibus_grammar::{Forced, MatchState};
 
 use super::{EngineLoop, InFlightStep};
@@ -35,8 +35,8 @@ impl EngineLoop {
                 result.outputs.push(SequenceOutput::Superseded);
                 continue;
             }
-            let mut stop = stops.then_some(StopKind::Token);
-            if stop.is_none() && self.grammars.contains(*sequence) {
+            let mut stop = if stops { Stop::Yes } else { Stop::No };
+            if stop == Stop::No && self.grammars.contains(*sequence) {
                 // A sequence with a grammar has no draft tokens.
                 let token = tokens.first().copied().unwrap_or_default();
                 let Ok(forced) = self.grammars.accept(*sequence, token, self.forced_max(*sequence)) else {
@@ -45,7 +45,7 @@ impl EngineLoop {
                 };
                 match (forced.tokens.is_empty(), forced.state) {
                     (true, MatchState::Open) => {}
-                    (true, MatchState::Finished) => stop = Some(StopKind::Grammar),
+                    (true, MatchState::Finished) => stop = Stop::Yes,
                     (false, _) => result.forced.push((*sequence, forced)),
                 }
             }
@@ -71,9 +71,9 @@ impl EngineLoop {
         let Some(active) = self.jobs.get(&sequence) else { return };
         let ends = |token: &u32| active.job.stop_tokens.binary_search(token).is_ok();
         let (tokens, stop) = match forced.tokens.iter().position(ends) {
-            Some(at) => (forced.tokens.get(..=at).unwrap_or_default(), Some(StopKind::Token)),
-            None if forced.state == MatchState::Finished => (&forced.tokens[..], Some(StopKind::Grammar)),
-            None => (&forced.tokens[..], None),
+            Some(at) => (forced.tokens.get(..=at).unwrap_or_default(), Stop::Yes),
+            None if forced.state == MatchState::Finished => (&forced.tokens[..], Stop::Yes),
+            None => (&forced.tokens[..], Stop::No),
         };
         let in_flight =
             self.in_flight.iter_mut().filter(|step| step.samples.iter().any(|(id, _)| *id == sequence));
