@@ -31,10 +31,10 @@ impl OutputParser {
     /// reasoning. Without a format, what it would parse is text.
     pub fn new(
         prompt: &str,
-        reasoning: Option<&ReasoningFormat>,
+        reasoning: Option<&'static ReasoningFormat>,
         tools: Option<(&ToolCallFormat, &ToolSchemas)>,
     ) -> Self {
-        let mut syntaxes = reasoning.map(|format| (format.syntaxes)()).unwrap_or_default();
+        let mut syntaxes = reasoning.map(ReasoningFormat::syntaxes).unwrap_or_default();
         if let Some((format, schemas)) = tools {
             syntaxes.extend((format.syntaxes)(schemas));
         }

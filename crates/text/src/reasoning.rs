@@ -7,8 +7,9 @@ mod tags;
 
 pub use formats::REASONING_FORMATS;
 
-use crate::syntax::Syntax;
+use crate::syntax::{Dropped, Opening, Syntax};
 use crate::tool_calls::has_sign;
+use tags::Tags;
 
 /// How models of some families mark their reasoning.
 pub struct ReasoningFormat {
@@ -22,8 +23,19 @@ pub struct ReasoningFormat {
     pub prompt_ends: &'static [&'static str],
     /// The text that ends reasoning: what a reasoning budget forces when it is spent.
     pub closing: &'static str,
-    /// The parsers of its constructs, in the order in which they are tried.
-    pub(crate) syntaxes: fn() -> Vec<Box<dyn Syntax>>,
+    syntaxes: Syntaxes,
+}
+
+/// The parsers of a format's constructs.
+enum Syntaxes {
+    /// Reasoning between tags.
+    Tagged {
+        tags: Tags,
+        /// Markers outside of reasoning that are not text of the answer.
+        dropped: &'static [Opening],
+    },
+    /// Its own.
+    Own(fn() -> Vec<Box<dyn Syntax>>),
 }
 
 impl ReasoningFormat {
@@ -53,6 +65,15 @@ impl ReasoningFormat {
             "kimi-k3" => "<|open|>response<|sep|>",
             "solar" => "<|content|>",
             _ => self.closing,
+        }
+    }
+
+    /// The parsers of its constructs, in the order in which they are tried.
+    pub(crate) fn syntaxes(&'static self) -> Vec<Box<dyn Syntax>> {
+        match &self.syntaxes {
+            Syntaxes::Tagged { tags, dropped: [] } => vec![tags.syntax()],
+            Syntaxes::Tagged { tags, dropped } => vec![tags.syntax(), Dropped::syntax(dropped)],
+            Syntaxes::Own(make) => make(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The table of reasoning formats.
 
-use super::ReasoningFormat;
 use super::tags::Tags;
+use super::{ReasoningFormat, Syntaxes};
 use crate::syntax::{Dropped, Opening};
 use crate::tool_calls::{MUSE_ENDS, MuseHeader, Recipients, harmony};
 
@@ -17,7 +17,7 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         signs: &[&["<|channel|>analysis<|message|>"]],
         prompt_ends: &["<|channel|>analysis<|message|>"],
         closing: "<|end|>",
-        syntaxes: || harmony(Recipients::Other),
+        syntaxes: Syntaxes::Own(|| harmony(Recipients::Other)),
     },
     ReasoningFormat {
         name: "kimi-k3",
@@ -25,24 +25,17 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         signs: &[&["<|open|>", "'response'"]],
         prompt_ends: &["<|open|>think<|sep|>"],
         closing: "<|close|>think<|sep|>",
-        syntaxes: || {
-            const TAGS: &Tags = &Tags {
+        syntaxes: Syntaxes::Tagged {
+            tags: Tags {
                 openings: &[Opening::anywhere("<|open|>think<|sep|>")],
                 closings: &["<|close|>think<|sep|>"],
                 ends_before: &[],
-            };
-            vec![
-                TAGS.syntax(),
-                Dropped::syntax(
-                    const {
-                        &[
-                            Opening::anywhere("<|open|>response<|sep|>"),
-                            Opening::anywhere("<|close|>response<|sep|>"),
-                            Opening::anywhere("<|close|>message<|sep|>"),
-                        ]
-                    },
-                ),
-            ]
+            },
+            dropped: &[
+                Opening::anywhere("<|open|>response<|sep|>"),
+                Opening::anywhere("<|close|>response<|sep|>"),
+                Opening::anywhere("<|close|>message<|sep|>"),
+            ],
         },
     },
     ReasoningFormat {
@@ -51,7 +44,7 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         signs: &[&["to=self<|message|>"]],
         prompt_ends: &["<|start|>assistant to=self<|message|>"],
         closing: "<|eom|>",
-        syntaxes: || {
+        syntaxes: Syntaxes::Own(|| {
             const TAGS: &Tags = &Tags {
                 openings: &[
                     Opening::anywhere("<|start|>assistant to=self<|message|>"),
@@ -61,7 +54,7 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
                 ends_before: &[],
             };
             vec![TAGS.syntax(), Box::new(MuseHeader), Dropped::syntax(MUSE_ENDS)]
-        },
+        }),
     },
     ReasoningFormat {
         name: "solar",
@@ -69,25 +62,18 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         signs: &[&["<|think|>", "<|begin|>assistant"]],
         prompt_ends: &["<|think|>"],
         closing: "<|end|>",
-        syntaxes: || {
-            const TAGS: &Tags = &Tags {
+        syntaxes: Syntaxes::Tagged {
+            tags: Tags {
                 openings: &[Opening::anywhere("<|begin|>assistant<|think|>"), Opening::anywhere("<|think|>")],
                 closings: &["<|end|>"],
                 ends_before: &[],
-            };
-            vec![
-                TAGS.syntax(),
-                Dropped::syntax(
-                    const {
-                        &[
-                            Opening::anywhere("<|begin|>assistant<|content|>"),
-                            Opening::anywhere("<|begin|>assistant"),
-                            Opening::anywhere("<|content|>"),
-                            Opening::anywhere("<|end|>"),
-                        ]
-                    },
-                ),
-            ]
+            },
+            dropped: &[
+                Opening::anywhere("<|begin|>assistant<|content|>"),
+                Opening::anywhere("<|begin|>assistant"),
+                Opening::anywhere("<|content|>"),
+                Opening::anywhere("<|end|>"),
+            ],
         },
     },
     ReasoningFormat {
@@ -96,13 +82,13 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         signs: &[&["[THINK]"]],
         prompt_ends: &["[THINK]"],
         closing: "[/THINK]",
-        syntaxes: || {
-            const TAGS: &Tags = &Tags {
+        syntaxes: Syntaxes::Tagged {
+            tags: Tags {
                 openings: &[Opening::anywhere("[THINK]")],
                 closings: &["[/THINK]"],
                 ends_before: &[],
-            };
-            vec![TAGS.syntax()]
+            },
+            dropped: &[],
         },
     },
     ReasoningFormat {
@@ -111,25 +97,18 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         signs: &[&["<|START_THINKING|>"]],
         prompt_ends: &["<|START_THINKING|>"],
         closing: "<|END_THINKING|>",
-        syntaxes: || {
-            const TAGS: &Tags = &Tags {
+        syntaxes: Syntaxes::Tagged {
+            tags: Tags {
                 openings: &[Opening::anywhere("<|START_THINKING|>")],
                 closings: &["<|END_THINKING|>"],
                 ends_before: &[],
-            };
-            vec![
-                TAGS.syntax(),
-                Dropped::syntax(
-                    const {
-                        &[
-                            Opening::anywhere("<|START_RESPONSE|>"),
-                            Opening::anywhere("<|END_RESPONSE|>"),
-                            Opening::anywhere("<|START_TEXT|>"),
-                            Opening::anywhere("<|END_TEXT|>"),
-                        ]
-                    },
-                ),
-            ]
+            },
+            dropped: &[
+                Opening::anywhere("<|START_RESPONSE|>"),
+                Opening::anywhere("<|END_RESPONSE|>"),
+                Opening::anywhere("<|START_TEXT|>"),
+                Opening::anywhere("<|END_TEXT|>"),
+            ],
         },
     },
     ReasoningFormat {
@@ -138,13 +117,13 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         signs: &[&["<|channel>thought"], &["<|channel>", "<channel|>"]],
         prompt_ends: &["<|channel>thought"],
         closing: "<channel|>",
-        syntaxes: || {
-            const TAGS: &Tags = &Tags {
+        syntaxes: Syntaxes::Tagged {
+            tags: Tags {
                 openings: &[Opening::anywhere("<|channel>thought")],
                 closings: &["<channel|>"],
                 ends_before: &[],
-            };
-            vec![TAGS.syntax()]
+            },
+            dropped: &[],
         },
     },
     ReasoningFormat {
@@ -153,13 +132,13 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         signs: &[&["<seed:think>"]],
         prompt_ends: &["<seed:think>"],
         closing: "</seed:think>",
-        syntaxes: || {
-            const TAGS: &Tags = &Tags {
+        syntaxes: Syntaxes::Tagged {
+            tags: Tags {
                 openings: &[Opening::anywhere("<seed:think>")],
                 closings: &["</seed:think>"],
                 ends_before: &[],
-            };
-            vec![TAGS.syntax()]
+            },
+            dropped: &[],
         },
     },
     ReasoningFormat {
@@ -168,13 +147,13 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         signs: &[&["<mm:think>"]],
         prompt_ends: &["<mm:think>"],
         closing: "</mm:think>",
-        syntaxes: || {
-            const TAGS: &Tags = &Tags {
+        syntaxes: Syntaxes::Tagged {
+            tags: Tags {
                 openings: &[Opening::anywhere("<mm:think>")],
                 closings: &["</mm:think>"],
                 ends_before: &[],
-            };
-            vec![TAGS.syntax(), Dropped::syntax(const { &[Opening::message_start("</mm:think>")] })]
+            },
+            dropped: &[Opening::message_start("</mm:think>")],
         },
     },
     ReasoningFormat {
@@ -183,13 +162,13 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         signs: &[&["<think{}>"]],
         prompt_ends: &["<think:opensource>"],
         closing: "</think:opensource>",
-        syntaxes: || {
-            const TAGS: &Tags = &Tags {
+        syntaxes: Syntaxes::Tagged {
+            tags: Tags {
                 openings: &[Opening::anywhere("<think:opensource>")],
                 closings: &["</think:opensource>"],
                 ends_before: &[],
-            };
-            vec![TAGS.syntax()]
+            },
+            dropped: &[],
         },
     },
     ReasoningFormat {
@@ -198,13 +177,13 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         signs: &[&["<|inner_prefix|>"]],
         prompt_ends: &["<|inner_prefix|>"],
         closing: "<|inner_suffix|>",
-        syntaxes: || {
-            const TAGS: &Tags = &Tags {
+        syntaxes: Syntaxes::Tagged {
+            tags: Tags {
                 openings: &[Opening::anywhere("<|inner_prefix|>")],
                 closings: &["<|inner_suffix|>"],
                 ends_before: &[],
-            };
-            vec![TAGS.syntax()]
+            },
+            dropped: &[],
         },
     },
     ReasoningFormat {
@@ -213,16 +192,16 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         signs: &[&["[BEGIN FINAL RESPONSE]"]],
         prompt_ends: &["Here are my reasoning steps:"],
         closing: "[BEGIN FINAL RESPONSE]",
-        syntaxes: || {
-            const TAGS: &Tags = &Tags {
+        syntaxes: Syntaxes::Tagged {
+            tags: Tags {
                 openings: &[
                     Opening::message_start("Here are my reasoning steps:"),
                     Opening::line_start("<thinking>"),
                 ],
                 closings: &["[BEGIN FINAL RESPONSE]", "</thinking>"],
                 ends_before: &[],
-            };
-            vec![TAGS.syntax(), Dropped::syntax(const { &[Opening::anywhere("[END FINAL RESPONSE]")] })]
+            },
+            dropped: &[Opening::anywhere("[END FINAL RESPONSE]")],
         },
     },
     ReasoningFormat {
@@ -231,16 +210,16 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         signs: &[&["Here is my thought process:"]],
         prompt_ends: &[],
         closing: "Here is my response:",
-        syntaxes: || {
-            const TAGS: &Tags = &Tags {
+        syntaxes: Syntaxes::Tagged {
+            tags: Tags {
                 openings: &[
                     Opening::message_start("Here is my thought process:"),
                     Opening::message_start("Here's my thought process:"),
                 ],
                 closings: &["Here is my response:", "Here's my response:"],
                 ends_before: &[],
-            };
-            vec![TAGS.syntax()]
+            },
+            dropped: &[],
         },
     },
     ReasoningFormat {
@@ -249,24 +228,17 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         signs: &[&["<response></response>"], &["<response>", "<tool_output>"]],
         prompt_ends: &["<think>"],
         closing: "</think>",
-        syntaxes: || {
-            const TAGS: &Tags = &Tags {
+        syntaxes: Syntaxes::Tagged {
+            tags: Tags {
                 openings: &[Opening::line_start("<think>")],
                 closings: &["</think>"],
                 ends_before: &[],
-            };
-            vec![
-                TAGS.syntax(),
-                Dropped::syntax(
-                    const {
-                        &[
-                            Opening::message_start("</think>"),
-                            Opening::anywhere("<response>"),
-                            Opening::anywhere("</response>"),
-                        ]
-                    },
-                ),
-            ]
+            },
+            dropped: &[
+                Opening::message_start("</think>"),
+                Opening::anywhere("<response>"),
+                Opening::anywhere("</response>"),
+            ],
         },
     },
     ReasoningFormat {
@@ -275,24 +247,17 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         signs: &[&["<answer>", "<think>"]],
         prompt_ends: &["<think>"],
         closing: "</think>",
-        syntaxes: || {
-            const TAGS: &Tags = &Tags {
+        syntaxes: Syntaxes::Tagged {
+            tags: Tags {
                 openings: &[Opening::line_start("<think>")],
                 closings: &["</think>"],
                 ends_before: &[],
-            };
-            vec![
-                TAGS.syntax(),
-                Dropped::syntax(
-                    const {
-                        &[
-                            Opening::message_start("</think>"),
-                            Opening::anywhere("<answer>"),
-                            Opening::anywhere("</answer>"),
-                        ]
-                    },
-                ),
-            ]
+            },
+            dropped: &[
+                Opening::message_start("</think>"),
+                Opening::anywhere("<answer>"),
+                Opening::anywhere("</answer>"),
+            ],
         },
     },
     ReasoningFormat {
@@ -301,13 +266,13 @@ pub const REASONING_FORMATS: &[ReasoningFormat] = &[
         signs: &[&["<think>"], &["</think>"]],
         prompt_ends: &["<think>"],
         closing: "</think>",
-        syntaxes: || {
-            const TAGS: &Tags = &Tags {
+        syntaxes: Syntaxes::Tagged {
+            tags: Tags {
                 openings: &[Opening::line_start("<think>")],
                 closings: &["</think>"],
                 ends_before: CALLS,
-            };
-            vec![TAGS.syntax(), Dropped::syntax(const { &[Opening::message_start("</think>")] })]
+            },
+            dropped: &[Opening::message_start("</think>")],
         },
     },
 ];

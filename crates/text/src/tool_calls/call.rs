@@ -21,6 +21,29 @@ impl CallHead {
     }
 }
 
+/// Reads `openings`, each if it is there and with whitespace after it, then `tag` and the name of the function up to `end`.
+pub(crate) fn named_call(
+    peek: &mut Peek<'_>,
+    openings: &[&str],
+    tag: &str,
+    end: &str,
+) -> Result<CallHead, Stop> {
+    for opening in openings {
+        peek.optional(opening)?;
+        peek.whitespace()?;
+    }
+    peek.literal(tag)?;
+    name_before(peek, end).map(CallHead::named)
+}
+
+/// Reads a name, and `end`, which is not empty.
+pub(crate) fn name_before<'a>(peek: &mut Peek<'a>, end: &str) -> Result<&'a str, Stop> {
+    let ends: Vec<char> = end.chars().take(1).collect();
+    let name = peek.name(&ends)?;
+    peek.literal(end)?;
+    Ok(name)
+}
+
 /// Copies arguments into one JSON object: from an object, or from a string that holds one. Nothing stands for none.
 #[derive(Debug)]
 pub(crate) struct Arguments {

@@ -3,7 +3,7 @@
 //! Values are bare text. A string streams; a value of another type is held back until it is complete. A closing tag
 //! counts where a tag of the format follows it, since a value may hold the same text.
 
-use super::call::{CallHead, take_tail};
+use super::call::{CallHead, name_before, take_tail};
 use super::schemas::{Schema, ToolSchemas, Types};
 use super::typed_value::typed_value;
 use crate::syntax::{CallEnding, Deltas, Flow, Found, Input, Opening, Peek, Stop, Syntax, find};
@@ -283,6 +283,11 @@ impl Value {
             out.arguments(&(layout.convert)(&self.held, schema));
         }
     }
+}
+
+/// Reads the name of a parameter up to `end`.
+pub(crate) fn named_parameter(peek: &mut Peek<'_>, end: &str) -> Result<ParameterHead, Stop> {
+    name_before(peek, end).map(ParameterHead::named)
 }
 
 /// The JSON of a value on its own.

@@ -1,9 +1,9 @@
 //! `<minimax:tool_call><invoke name="NAME"><parameter name="KEY">VALUE</parameter></invoke></minimax:tool_call>`
 
-use super::super::call::CallHead;
-use super::super::parameters::{Padding, ParameterHead, Parameters, plain_value};
+use super::super::call::named_call;
+use super::super::parameters::{Padding, Parameters, named_parameter, plain_value};
 use super::ToolCallFormat;
-use crate::syntax::{Opening, Peek, Stop};
+use crate::syntax::Opening;
 
 pub(super) const FORMAT: ToolCallFormat = ToolCallFormat {
     name: "minimax-m2",
@@ -15,9 +15,9 @@ pub(super) const FORMAT: ToolCallFormat = ToolCallFormat {
 
 const CALLS: &Parameters = &Parameters {
     openings: &[Opening::anywhere("<minimax:tool_call>")],
-    head,
+    head: |peek| named_call(peek, &["<minimax:tool_call>"], "<invoke name=\"", "\">"),
     parameter: "<parameter name=\"",
-    parameter_head,
+    parameter_head: |peek| named_parameter(peek, "\">"),
     value_end: "</parameter>",
     convert: plain_value,
     padding: Padding::None,
@@ -25,18 +25,3 @@ const CALLS: &Parameters = &Parameters {
     next_call: "<invoke name=\"",
     tail: &["</minimax:tool_call>"],
 };
-
-fn head(peek: &mut Peek<'_>) -> Result<CallHead, Stop> {
-    peek.optional("<minimax:tool_call>")?;
-    peek.whitespace()?;
-    peek.literal("<invoke name=\"")?;
-    let name = peek.name(&['"'])?;
-    peek.literal("\">")?;
-    Ok(CallHead::named(name))
-}
-
-fn parameter_head(peek: &mut Peek<'_>) -> Result<ParameterHead, Stop> {
-    let name = peek.name(&['"'])?;
-    peek.literal("\">")?;
-    Ok(ParameterHead::named(name))
-}

@@ -1,11 +1,11 @@
 //! `<atem:function_calls><atem:invoke name="NAME"><atem:parameter name="KEY">VALUE</atem:parameter></atem:invoke>`, and
 //! `</atem:function_calls>`, in a message to the tool.
 
-use super::super::call::CallHead;
+use super::super::call::named_call;
 use super::super::muse::{ENDS, Header};
-use super::super::parameters::{Padding, ParameterHead, Parameters, plain_value};
+use super::super::parameters::{Padding, Parameters, named_parameter, plain_value};
 use super::ToolCallFormat;
-use crate::syntax::{Dropped, Opening, Peek, Stop};
+use crate::syntax::{Dropped, Opening};
 
 pub(super) const FORMAT: ToolCallFormat = ToolCallFormat {
     name: "muse",
@@ -17,9 +17,9 @@ pub(super) const FORMAT: ToolCallFormat = ToolCallFormat {
 
 const CALLS: &Parameters = &Parameters {
     openings: &[Opening::anywhere("<atem:function_calls>")],
-    head,
+    head: |peek| named_call(peek, &["<atem:function_calls>"], "<atem:invoke name=\"", "\">"),
     parameter: "<atem:parameter name=\"",
-    parameter_head,
+    parameter_head: |peek| named_parameter(peek, "\">"),
     value_end: "</atem:parameter>",
     convert: plain_value,
     padding: Padding::None,
@@ -27,18 +27,3 @@ const CALLS: &Parameters = &Parameters {
     next_call: "<atem:invoke name=\"",
     tail: &["</atem:function_calls>"],
 };
-
-fn head(peek: &mut Peek<'_>) -> Result<CallHead, Stop> {
-    peek.optional("<atem:function_calls>")?;
-    peek.whitespace()?;
-    peek.literal("<atem:invoke name=\"")?;
-    let name = peek.name(&['"'])?;
-    peek.literal("\">")?;
-    Ok(CallHead::named(name))
-}
-
-fn parameter_head(peek: &mut Peek<'_>) -> Result<ParameterHead, Stop> {
-    let name = peek.name(&['"'])?;
-    peek.literal("\">")?;
-    Ok(ParameterHead::named(name))
-}

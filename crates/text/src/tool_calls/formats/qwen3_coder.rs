@@ -10,10 +10,10 @@
 //!
 //! Models leave out the outer tag at times.
 
-use super::super::call::CallHead;
-use super::super::parameters::{Padding, ParameterHead, Parameters, plain_value};
+use super::super::call::named_call;
+use super::super::parameters::{Padding, Parameters, named_parameter, plain_value};
 use super::ToolCallFormat;
-use crate::syntax::{Opening, Peek, Stop};
+use crate::syntax::Opening;
 
 pub(super) const FORMAT: ToolCallFormat = ToolCallFormat {
     name: "qwen3-coder",
@@ -25,9 +25,9 @@ pub(super) const FORMAT: ToolCallFormat = ToolCallFormat {
 
 const CALLS: &Parameters = &Parameters {
     openings: &[Opening::anywhere("<tool_call>"), Opening::anywhere("<function=")],
-    head,
+    head: |peek| named_call(peek, &["<tool_call>"], "<function=", ">"),
     parameter: "<parameter=",
-    parameter_head,
+    parameter_head: |peek| named_parameter(peek, ">"),
     value_end: "</parameter>",
     convert: plain_value,
     padding: Padding::Newline,
@@ -35,18 +35,3 @@ const CALLS: &Parameters = &Parameters {
     next_call: "<function=",
     tail: &["</tool_call>"],
 };
-
-fn head(peek: &mut Peek<'_>) -> Result<CallHead, Stop> {
-    peek.optional("<tool_call>")?;
-    peek.whitespace()?;
-    peek.literal("<function=")?;
-    let name = peek.name(&['>'])?;
-    peek.literal(">")?;
-    Ok(CallHead::named(name))
-}
-
-fn parameter_head(peek: &mut Peek<'_>) -> Result<ParameterHead, Stop> {
-    let name = peek.name(&['>'])?;
-    peek.literal(">")?;
-    Ok(ParameterHead::named(name))
-}
