@@ -20,11 +20,11 @@ use crate::error::ApiError;
 use crate::lower::{Caller, Choices, GenerationBatch, expand};
 use crate::observe::ObservedEvents;
 use crate::request_id::RequestId;
+use crate::response::sse;
 use crate::response::{
     ChoiceEvents, Delivery, Event, Framer, JsonBody, ResponseHeader, frames, full, merge, reply,
 };
 use crate::stored_responses::StoredResponses;
-use crate::response::sse;
 use crate::wire;
 
 /// A generation API: a wire module, a lowering and a framer.

@@ -9,11 +9,11 @@ use futures::{Stream, StreamExt, stream};
 use omnibus_engine::Usage;
 
 use super::frame::Frame;
+use super::sse;
 use super::usage::UsageTotals;
 use super::{ChoiceEvents, Completion, Event, Framer, Frames};
 use crate::error::ApiError;
 use crate::lower::Choices;
-use super::sse;
 
 /// How long a stream waits for its first event before the status is sent.
 const FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -180,7 +180,12 @@ impl Framer for MessagesFramer {
                 self.close(frames);
                 self.stop = stop_of(reason, matched, self.stop.stop_reason == "tool_use");
             }
-            Event::Engine(EngineEvent::Prompt(_) | EngineEvent::Alignment(_) | EngineEvent::Hidden(_) | EngineEvent::Failed(_))
+            Event::Engine(
+                EngineEvent::Prompt(_)
+                | EngineEvent::Alignment(_)
+                | EngineEvent::Hidden(_)
+                | EngineEvent::Failed(_),
+            )
             | Event::Speech(_) => {}
         }
     }

@@ -137,7 +137,10 @@ impl Framer for CompletionsFramer {
                 Some(Choice { index, text: self.echo(index), logprobs: None, finish_reason })
             }
             Event::Engine(
-                EngineEvent::Started { .. } | EngineEvent::Alignment(_) | EngineEvent::Hidden(_) | EngineEvent::Failed(_),
+                EngineEvent::Started { .. }
+                | EngineEvent::Alignment(_)
+                | EngineEvent::Hidden(_)
+                | EngineEvent::Failed(_),
             )
             | Event::Speech(_) => None,
         };

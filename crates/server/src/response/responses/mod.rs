@@ -114,7 +114,8 @@ impl Framer for ResponsesFramer {
             Event::Engine(
                 EngineEvent::Started { .. }
                 | EngineEvent::Prompt(_)
-                | EngineEvent::Alignment(_) | EngineEvent::Hidden(_)
+                | EngineEvent::Alignment(_)
+                | EngineEvent::Hidden(_)
                 | EngineEvent::Failed(_),
             )
             | Event::Speech(_) => {}

@@ -118,7 +118,12 @@ impl Framer for MessagesFramer {
                     self.stop_reason = "max_tokens";
                 }
             }
-            Event::Engine(EngineEvent::Prompt(_) | EngineEvent::Alignment(_) | EngineEvent::Hidden(_) | EngineEvent::Failed(_))
+            Event::Engine(
+                EngineEvent::Prompt(_)
+                | EngineEvent::Alignment(_)
+                | EngineEvent::Hidden(_)
+                | EngineEvent::Failed(_),
+            )
             | Event::Speech(_) => {}
         }
     }
