@@ -7,15 +7,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests fail as tests do")]
 
 mod common;
-#[path = "../../../fuzz/mutate.rs"]
-mod mutate;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::fixture;
-use mutate::Rng;
 use omnibus_engine::{ModelSource, Settings, start};
+use omnibus_testing::mutate::{self, Rng};
 use serde_json::{Value, json};
 
 /// Panics that nothing caught.

@@ -11,7 +11,7 @@ mod safetensors;
 #[allow(dead_code, unused_imports, reason = "its tests use more")]
 mod sound;
 #[path = "../tests/media/support.rs"]
-#[allow(dead_code, reason = "the tests use more")]
+#[allow(dead_code, unused_imports, reason = "the tests use more")]
 mod support;
 
 use std::path::PathBuf;

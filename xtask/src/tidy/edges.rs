@@ -35,6 +35,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("omnibus-server", &["omnibus-engine"]),
     ("omnibus-hub", &[]),
     ("mlx-omnibus", &["omnibus-engine", "omnibus-offline", "omnibus-server", "omnibus-hub"]),
+    ("omnibus-testing", &[]),
     ("xtask", &[]),
 ];
 

@@ -2,17 +2,9 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod adapters;
-#[path = "../../../server/tests/http/client.rs"]
-#[allow(dead_code)]
-mod client;
 mod commands;
 mod folders;
-#[path = "../../../server/tests/http/hostile.rs"]
-mod hostile;
 mod hub;
-#[path = "../../../hub/tests/hub/server.rs"]
-#[allow(dead_code)]
-mod hub_server;
 mod isolation;
 mod logging;
 mod messages;
@@ -24,3 +16,5 @@ mod serving;
 mod stopping;
 mod structured;
 mod tool_calls;
+
+use omnibus_testing::{client, hostile_requests as hostile, hub as hub_server};

@@ -3,8 +3,9 @@
 
 #![allow(clippy::print_stdout, reason = "says what is skipped")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use omnibus_testing::reference::{RECORDED_REQUESTS, found};
 use serde_json::{Value, json};
 
 use super::client::post;
@@ -50,17 +51,10 @@ const CONTINUED: &[(&str, usize, usize)] = &[
     ("qwen-code-0.24.4", 2, 3),
 ];
 
+const CONTINUED_SAMPLE: &[(&str, usize, usize)] = &[("sample", 0, 1), ("sample", 2, 3), ("sample", 4, 5)];
+
 /// The prompt ends with the start of the answer, which the history writes differently: at most this many tokens.
 const ANSWER_START_TOKENS: u64 = 12;
-
-fn folder() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/clients/recorded");
-    if !folder.is_dir() {
-        println!("skipped: {} does not exist", folder.display());
-        return None;
-    }
-    Some(folder)
-}
 
 /// The requests of a recording: path and body.
 fn requests(file: &Path) -> Vec<Option<(String, Value)>> {
@@ -133,27 +127,32 @@ fn ask(server: &Server, path: &str, body: Value, what: &str) -> (u64, u64) {
 
 #[test]
 fn every_recorded_request_is_answered() {
-    let Some(folder) = folder() else { return };
     let server = server("recordings", &[]);
-    let mut answered = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let file = entry.unwrap().path();
-        for (index, request) in requests(&file).into_iter().enumerate() {
-            let Some((path, body)) = request else { continue };
-            ask(&server, &path, body, &format!("{} {index}", file.display()));
-            answered += 1;
+    for found in found(RECORDED_REQUESTS) {
+        let mut answered = 0;
+        for file in found.files(".json") {
+            for (index, request) in requests(&file).into_iter().enumerate() {
+                let Some((path, body)) = request else { continue };
+                ask(&server, &path, body, &format!("{} {index}", file.display()));
+                answered += 1;
+            }
         }
+        found.assert_count(answered, 91);
     }
-    assert!(answered > 90, "{answered}");
 }
 
 #[test]
 fn the_next_request_of_a_conversation_finds_the_last_prompt_cached() {
-    let Some(folder) = folder() else { return };
     let mut lost = Vec::new();
     let server = server("cached", &[]);
-    for (index, (name, first, second)) in CONTINUED.iter().enumerate() {
-        let requests = requests(&folder.join(format!("{name}.json")));
+    let conversations = found(RECORDED_REQUESTS).flat_map(|found| {
+        let continued = if found.is_whole() { CONTINUED } else { CONTINUED_SAMPLE };
+        continued.iter().map(move |(name, first, second)| {
+            (found.folder().join(format!("{name}.json")), name, first, second)
+        })
+    });
+    for (index, (file, name, first, second)) in conversations.enumerate() {
+        let requests = requests(&file);
         let [one, two] = [first, second].map(|at| requests[*at].clone().unwrap());
         // A salt of its own: recordings of one client share their beginning.
         let salted = |(path, mut body): (String, Value)| {

@@ -7,8 +7,6 @@ mod cache;
 mod classes;
 mod cost;
 mod draft_tokens;
-#[path = "../../../../tests/environment.rs"]
-mod environment;
 mod forced_tokens;
 mod goals;
 mod pace;

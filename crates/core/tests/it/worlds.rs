@@ -4,9 +4,9 @@
 use std::panic::catch_unwind;
 use std::thread;
 
-use crate::environment::variable;
 use omnibus_core::PrefixCache;
 use omnibus_core::sim::{Report, Scenario, run};
+use omnibus_testing::environment::variable;
 
 const WORLDS: u64 = 12_000;
 

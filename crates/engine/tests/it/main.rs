@@ -6,8 +6,6 @@ mod bounded;
 #[path = "../common/mod.rs"]
 mod common;
 mod disk;
-#[path = "../../../../tests/environment.rs"]
-mod environment;
 mod hidden_states;
 mod hostile_grammars;
 mod logits_processors;

@@ -5,13 +5,13 @@
 use std::sync::LazyLock;
 
 use crate::common::{Output, fixture, output_tokens, run, wait_for};
-use crate::environment;
 use crate::schemas;
 use omnibus_engine::{
     AsyncScheduling, CallLimit, CallRule, Chat, Delta, Event, EventStream, Failure, FinishReason, Grammar,
     GrammarLimits, Handle, Input, Message, ModelSource, OutputMode, Request, Role, Sampling, Settings,
     StopMatch, StructuredOutput, Tool, ToolChoice, start,
 };
+use omnibus_testing::environment;
 use serde_json::{Value, json};
 
 static MODEL: LazyLock<std::path::PathBuf> = LazyLock::new(|| fixture::with_full_vocabulary("structured"));

@@ -2,14 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod server;
-
 use std::fs;
 use std::path::PathBuf;
 
 use omnibus_hub::{Cache, Error, Hub, HubSettings, ModelId, Network, Progress};
 
-use server::{Answer, FakeHub};
+use omnibus_testing::hub::{self as server, Answer, FakeHub};
 
 const WEIGHTS: &str = "model.safetensors";
 

@@ -7,12 +7,10 @@
     reason = "helpers of tests fail as tests do, and say what ran"
 )]
 
-use std::path::Path;
-
 use crate::common::context;
-use crate::renderings::{Expected, Rendered, compare, json};
 use jiff::civil::{DateTime, date};
 use omnibus_jinja::{ContextValue, Error, Limits, Template};
+use omnibus_testing::renderings::{Expected, Rendered, compare};
 use serde_json::{Map, Value};
 
 fn parse(source: &str) -> Result<Template, Error> {
@@ -46,11 +44,9 @@ fn text(template: &Template, case: &Value, now: DateTime) -> Result<String, Erro
 
 #[test]
 fn sample_templates_match_jinja2() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reference/chat");
-    let mut reference = json(&folder.join("renderings.json"));
-    let renderings = serde_json::from_value(reference["renderings"].take()).unwrap();
-    let expected = Expected { folder, cases: reference["conversations"].take(), renderings };
-    compare(&expected, 91, parse, |template, case| render(template, case, date(2026, 3, 9).at(7, 5, 2, 0)));
+    compare(&Expected::sample(), 91, parse, |template, case| {
+        render(template, case, date(2026, 3, 9).at(7, 5, 2, 0))
+    });
 }
 
 #[test]

@@ -295,16 +295,37 @@ const FRAGMENTS: &str = "{% %} {%- -%} {{ }} {{- -}} {# #} for in if else elif e
 
 /// Random templates of each kind.
 fn cases() -> u32 {
-    crate::environment::variable("OMNIBUS_FUZZ_TEMPLATES")
+    omnibus_testing::environment::variable("OMNIBUS_FUZZ_TEMPLATES")
         .and_then(|count| count.parse().ok())
         .unwrap_or(2_000)
+}
+
+/// A template renders the same each time, within the limit of the output, or ends in the same error, whose message is a line
+/// that is not too long for a log.
+fn check_outcome(source: &str, limits: &Limits) -> Result<(), TestCaseError> {
+    let [one, other] = [(); 2].map(|()| render_with(source, &Map::new(), limits));
+    match (one, other) {
+        (Ok(one), Ok(other)) => {
+            prop_assert_eq!(&one, &other);
+            prop_assert!(one.len() <= limits.output_bytes, "{} bytes", one.len());
+        }
+        (Err(one), Err(other)) => {
+            let message = one.to_string();
+            prop_assert_eq!(&message, &other.to_string());
+            prop_assert!(!message.trim().is_empty());
+            prop_assert!(matches!(one, Error::Raised { .. }) || message.lines().count() == 1, "{}", message);
+            prop_assert!(message.len() < 4096, "{} bytes of message", message.len());
+        }
+        (one, other) => prop_assert!(false, "{one:?}, then {other:?}"),
+    }
+    Ok(())
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_source_panics(picks in prop::collection::vec(any::<prop::sample::Index>(), 0..30), open in 0usize..3) {
+    fn a_random_source_renders_or_fails_in_one_line(picks in prop::collection::vec(any::<prop::sample::Index>(), 0..30), open in 0usize..3) {
         let fragments: Vec<&str> = FRAGMENTS.split_ascii_whitespace().collect();
         let words: Vec<&str> = picks.iter().map(|pick| *pick.get(&fragments)).collect();
         let inside = words.join(" ");
@@ -314,11 +335,11 @@ proptest! {
             _ => format!("{{% set a = 'é🚌 x' %}}{{% set b = {{'k': [1, 2]}} %}}{{% set ns = namespace(x=a) %}}{{{{ {} }}}}", words.concat()),
         };
         let limits = Limits { steps: 100_000, ..Limits::default() };
-        let _ = render_with(&source, &Map::new(), &limits);
+        check_outcome(&source, &limits)?;
     }
 
     #[test]
-    fn no_arguments_panic(
+    fn random_arguments_render_or_fail_in_one_line(
         value in prop::sample::select(vec!["'a b,é🚌'", "''", "[3, 1]", "{'a': 1}", "(1, 2)", "-7", "2.5", "none", "x"]),
         name in prop::sample::select(FRAGMENTS.split_ascii_whitespace().filter(|word| word.len() > 2 && word.starts_with(['.', '|'])).collect::<Vec<_>>()),
         arguments in prop::collection::vec(prop::sample::select(vec![
@@ -328,6 +349,6 @@ proptest! {
     ) {
         let call = name.trim_end_matches("()").trim_end_matches('(');
         let source = format!("{{{{ {value}{call}({}) }}}}", arguments.join(", "));
-        let _ = render(&source);
+        check_outcome(&source, &Limits::default())?;
     }
 }

@@ -4,8 +4,5 @@
 
 mod chat_templates;
 mod common;
-#[path = "../../../../tests/environment.rs"]
-mod environment;
 mod limits;
 mod reference;
-mod renderings;

@@ -5,14 +5,10 @@
 use omnibus_media::{
     Alpha, ConfigFiles, Error, Image, Limits, Processor, Sampling, decode_audio, decode_image, decode_video,
 };
-use pictures::{gif, inputs, png, webp_of, whole};
+use omnibus_testing::hostile_pictures::{gif, inputs, png, webp_of, whole};
 use serde_json::json;
 
 mod memory;
-mod pictures;
-#[path = "../media/support.rs"]
-#[expect(dead_code, reason = "the other tests use the rest")]
-mod support;
 
 /// Memory that an input may cost beside its own bytes.
 const MEMORY_MAX: usize = 96 << 20;

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use omnibus_media::{Clip, ConfigFiles, Elements, Expansion, Features, Frame, Piece, Processor, Tensor};
+use omnibus_testing::reference::{PICTURE_MODELS, found};
 use serde_json::Value;
 
 use crate::safetensors::{Golden, Values, checksum, json, read, sample};
-use crate::support::{image, reference};
+use crate::support::image;
 
 /// The reference puts the beginning and the end of the text elsewhere, too.
 const OTHER_PROMPT: &[&str] = &["paligemma"];
@@ -19,17 +20,14 @@ const DROPPED: &[(&str, &[&str])] = &[
 
 #[test]
 fn every_fixture_has_the_pixels_and_the_prompt_of_the_reference() {
-    let Some(folder) = reference("fixtures") else { return };
-    let mut names: Vec<String> = std::fs::read_dir(&folder)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| !name.ends_with(".hf"))
-        .collect();
-    names.sort();
-    assert!(names.len() >= 31, "{names:?}");
-    let wrong: Vec<String> =
-        names.iter().flat_map(|name| Fixture::read(&folder.join(name)).differences()).collect();
-    assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+    for found in found(PICTURE_MODELS) {
+        let mut folders = found.files("");
+        folders.retain(|folder| folder.extension().is_none_or(|format| format != "hf"));
+        found.assert_count(folders.len(), 31);
+        let wrong: Vec<String> =
+            folders.iter().flat_map(|folder| Fixture::read(folder).differences()).collect();
+        assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+    }
 }
 
 struct Fixture {

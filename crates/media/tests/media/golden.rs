@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use omnibus_media::{ConfigFiles, Error, Features, Filter, PassOrder, Processor, resize};
+use omnibus_testing::reference::{PREPROCESSED, found};
 use serde_json::Value;
 
 use crate::safetensors::{Values, checksum, json, read, sample};
-use crate::support::{crc32, image, reference};
+use crate::support::{crc32, image};
 
 /// Golden sets, and the processor kind that must give them.
 pub const SETS: &[(&str, &str)] = &[
@@ -45,17 +46,25 @@ pub const SETS: &[(&str, &str)] = &[
 
 #[test]
 fn every_processor_gives_the_bits_of_its_golden_set() {
-    let Some(folder) = reference("preprocess") else { return };
-    let wrong: Vec<String> =
-        SETS.iter().flat_map(|(set, kind)| differences(&folder.join(set), kind)).collect();
-    assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+    for found in found(PREPROCESSED) {
+        let sets = SETS.iter().map(|(set, kind)| (found.folder().join(set), kind));
+        let (tested, wrong): (Vec<_>, Vec<_>) = sets
+            .filter(|(set, _)| found.is_whole() || set.is_dir())
+            .map(|(set, kind)| (set.clone(), differences(&set, kind)))
+            .unzip();
+        let wrong = wrong.concat();
+        assert!(wrong.is_empty(), "{} differences:\n{}", wrong.len(), wrong.join("\n"));
+        found.assert_count(tested.len(), SETS.len());
+    }
 }
 
 #[test]
 fn every_golden_set_is_tested() {
-    let Some(folder) = reference("preprocess") else { return };
-    let sets = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
-    for name in sets.map(|name| name.into_string().unwrap()).filter(|name| !name.ends_with(".json")) {
+    let sets = found(PREPROCESSED).flat_map(|found| found.files(""));
+    for name in sets.map(|set| set.file_name().unwrap().to_string_lossy().into_owned()) {
+        if name.ends_with(".json") {
+            continue;
+        }
         let tested =
             name == "resize" || name.starts_with("sound.") || SETS.iter().any(|(set, _)| *set == name);
         assert!(tested, "{name} is not tested");
@@ -146,10 +155,11 @@ fn grid_errors(features: &Features) -> Option<String> {
 
 #[test]
 fn resize_gives_the_bytes_of_pillow() {
-    let Some(folder) = reference("preprocess/resize") else { return };
-    let (tested, wrong) = resized_otherwise(&folder);
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert_eq!(tested, 60);
+    for found in found(PREPROCESSED) {
+        let (tested, wrong) = resized_otherwise(&found.folder().join("resize"));
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        found.assert_count(tested, 60);
+    }
 }
 
 /// How many pictures were resized, and which of them otherwise than Pillow does it.

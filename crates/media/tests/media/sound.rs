@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use omnibus_media::{Audio, AudioProcessor, ConfigFiles, Elements, Limits, decode_audio};
+use omnibus_testing::reference::{PREPROCESSED, found};
 
 use crate::safetensors::{Values, json, read, sample};
-use crate::support::{reference, sound};
+use crate::support::sound;
 
 /// Golden sets of sound, the audio processor that must give them, and how far values may be off. The reference
 /// transforms Gemma's frames in float32; Whisper's are in float64.
@@ -18,10 +19,15 @@ pub const SETS: &[(&str, &str, f32)] = &[
 
 #[test]
 fn every_feature_extractor_gives_its_golden_set() {
-    let Some(folder) = reference("preprocess") else { return };
-    for (set, kind, tolerance) in SETS {
-        let wrong = differences(&folder.join(set), kind, *tolerance);
-        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    for found in found(PREPROCESSED) {
+        let sets = SETS.iter().map(|(set, kind, tolerance)| (found.folder().join(set), kind, tolerance));
+        let mut tested = 0;
+        for (set, kind, tolerance) in sets.filter(|(set, ..)| found.is_whole() || set.is_dir()) {
+            let wrong = differences(&set, kind, *tolerance);
+            assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+            tested += 1;
+        }
+        found.assert_count(tested, SETS.len());
     }
 }
 
@@ -63,8 +69,10 @@ pub fn differences(folder: &Path, kind: &str, tolerance: f32) -> Vec<String> {
             compared += 1;
         }
     }
-    if compared != 8 {
-        wrong.push(format!("{set}: {compared} tensors are not 8"));
+    // Features and a mask of each.
+    let expected = 2 * settings["sounds"].as_array().unwrap().len();
+    if compared != expected {
+        wrong.push(format!("{set}: {compared} tensors are not {expected}"));
     }
     wrong
 }

@@ -6,9 +6,9 @@ use std::net::TcpListener;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use crate::environment::variable;
 use mlx::group::{Group, Transport};
 use mlx::{Array, Dtype, Result};
+use omnibus_testing::environment::variable;
 
 const LIMIT: Duration = Duration::from_secs(60);
 

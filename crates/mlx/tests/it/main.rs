@@ -4,8 +4,6 @@
 
 mod common;
 mod cpu;
-#[path = "../../../../tests/environment.rs"]
-mod environment;
 mod errors;
 mod evaluation;
 mod group;

@@ -1,11 +1,9 @@
 //! Published configs are read without a field left over, or refused for a reason that is listed here.
 //!
-//! The configs lie outside the repository, in `shared/real-configs`; without them this test says
-//! that it skips.
-
-use std::path::Path;
+//! The configs lie beside the repository, in `shared/real-configs`; a few are samples of ours.
 
 use omnibus_model::{Quantization, encoders, families, weights};
+use omnibus_testing::reference::{CONFIGS, Found, found};
 use serde_json::{Map, Value};
 
 /// Notes in the index that mark files which are not what a publisher shipped.
@@ -13,6 +11,8 @@ const MARKS: &[&str] = &["TRANSCRIBED", "ABRIDGED", "stub", "companion"];
 
 /// What we refuse, by file and by a part of the message, and why that is right.
 const REFUSED: &[(&str, &str)] = &[
+    // Of the sample: a field that is made up.
+    ("sample_unknown_field.json", "attention_windows"),
     // A reward model, which ends in a number.
     ("internlm2_reward.json", "reward_token_id"),
     // LLaVA before it had sections, and a file for another program.
@@ -54,11 +54,14 @@ const ENCODERS_REFUSED: &[(&str, &str)] = &[
 
 #[test]
 fn published_configs_are_read_whole() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/real-configs");
-    let Ok(index) = std::fs::read_to_string(directory.join("INDEX.tsv")) else {
-        println!("skipped: no {}", directory.display());
-        return;
-    };
+    for found in found(CONFIGS) {
+        check(&found);
+    }
+}
+
+fn check(found: &Found) {
+    let directory = found.folder();
+    let index = std::fs::read_to_string(directory.join("INDEX.tsv")).unwrap();
     let (mut read, mut refused, mut problems) = (0, 0, Vec::new());
     for line in index.lines().skip(1) {
         let columns: Vec<&str> = line.split('\t').collect();
@@ -85,9 +88,8 @@ fn published_configs_are_read_whole() {
             (Err(error), _) => problems.push(format!("{model_type}/{name}: {error}")),
         }
     }
-    println!("{read} configs read, {refused} refused");
     assert!(problems.is_empty(), "{}", problems.join("\n"));
-    assert!(read > 0);
+    assert!(read > 0 && refused > 0);
 }
 
 /// As published with Gemma 3n E2B; the tower has the tensors of timm's.

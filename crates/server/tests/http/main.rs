@@ -1,9 +1,7 @@
 //! The HTTP server over a real socket, with a scripted engine.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
-mod client;
 mod connections;
-mod hostile;
 mod hostile_agents;
 mod media;
 mod messages;
@@ -15,6 +13,8 @@ mod responses_api;
 mod scripted;
 mod stream;
 mod third_api;
+
+use omnibus_testing::{client, hostile_requests as hostile, mutate};
 
 use std::net::SocketAddr;
 use std::sync::Arc;

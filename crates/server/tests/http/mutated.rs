@@ -2,18 +2,15 @@
 //!
 //! `OMNIBUS_FUZZ_REQUESTS` sets how many, `OMNIBUS_FUZZ_FIRST` the first case.
 
-#[path = "../../../../fuzz/mutate.rs"]
-mod mutate;
-
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use super::mutate::{self, Rng};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{Request, StatusCode};
 use http_body_util::BodyExt;
-use mutate::Rng;
 use omnibus_server::{App, Settings, router};
 use serde_json::Value;
 use tower::ServiceExt;

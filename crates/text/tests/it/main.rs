@@ -14,8 +14,6 @@ mod published_reasoning;
 mod published_templates;
 mod published_tool_calls;
 mod reasoning_formats;
-#[path = "../../../jinja/tests/it/renderings.rs"]
-mod renderings;
 mod stop;
 mod template_caps;
 mod templates;

@@ -2,10 +2,9 @@
 
 #![allow(dead_code, reason = "each test uses a part")]
 
-use std::path::Path;
-
 use jiff::civil::date;
 use omnibus_jinja::{Context, ContextValue, Error, Limits, RenderError};
+use omnibus_testing::reference::{Found, TEMPLATES, found};
 use serde_json::{Value, json};
 
 /// Tokens that end a message.
@@ -81,15 +80,8 @@ pub struct Answer<'a> {
     pub calls: &'a [(&'a str, Value)],
 }
 
-/// The templates, or None where they are not beside the repository.
-pub fn templates() -> Option<Vec<Template>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/templates/jinja");
-    if !folder.is_dir() {
-        println!("skipped: {} does not exist", folder.display());
-        return None;
-    }
-    let mut paths: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
+/// The samples, and the templates of published models if they are beside the repository.
+pub fn templates() -> impl Iterator<Item = (Found, Vec<Template>)> {
     let template = |path: &std::path::PathBuf| {
         let source = std::fs::read_to_string(path).unwrap();
         Template {
@@ -97,7 +89,11 @@ pub fn templates() -> Option<Vec<Template>> {
             template: omnibus_jinja::Template::parse(&source, &Limits::default()).unwrap(),
         }
     };
-    Some(paths.iter().map(template).collect())
+    found(TEMPLATES).map(move |found| {
+        let templates: Vec<Template> = found.files(".jinja").iter().map(template).collect();
+        found.assert_count(templates.len(), 70);
+        (found, templates)
+    })
 }
 
 impl Template {

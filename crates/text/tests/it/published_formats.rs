@@ -1,5 +1,4 @@
-//! The formats that the chat templates of published models have. The templates are others' data and lie beside the
-//! repository; without them the test says so.
+//! The formats that chat templates have: the samples, and those of published models, which lie beside the repository.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,20 +6,36 @@
     reason = "helpers of tests fail as tests do, and say what ran"
 )]
 
-use expect_test::expect;
+use expect_test::{Expect, expect};
+use omnibus_testing::reference::Found;
 use omnibus_text::{ReasoningFormat, ToolCallFormat};
 
 use crate::published;
 
 #[test]
 fn formats_are_recognized_from_the_template() {
-    let Some(templates) = published::templates() else { return };
-    let mut found = String::new();
-    for template in &templates {
-        let tools = ToolCallFormat::of_template(template.source()).map_or("-", |format| format.name);
-        let reasoning = ReasoningFormat::of_template(template.source()).map_or("-", |format| format.name);
-        found.push_str(&format!("{}: {tools}, {reasoning}\n", template.name));
+    for (from, templates) in published::templates() {
+        let mut found = String::new();
+        for template in &templates {
+            let tools = ToolCallFormat::of_template(template.source()).map_or("-", |format| format.name);
+            let reasoning = ReasoningFormat::of_template(template.source()).map_or("-", |format| format.name);
+            found.push_str(&format!("{}: {tools}, {reasoning}\n", template.name));
+        }
+        match from {
+            Found::Sample(_) => sample_formats().assert_eq(&found),
+            Found::Whole(_) => formats().assert_eq(&found),
+        }
     }
+}
+
+fn sample_formats() -> Expect {
+    expect![[r#"
+        hermes_think: hermes, think
+        plain: -, -
+    "#]]
+}
+
+fn formats() -> Expect {
     expect![[r#"
         Apertus-8B-Instruct: apertus, apertus
         Apriel-1.6-15b-Thinker-fixed: tool-calls, apriel
@@ -93,7 +108,6 @@ fn formats_are_recognized_from_the_template() {
         unsloth-mistral-Devstral-Small-2507: mistral, -
         upstage-Solar-Open-100B: solar, solar
     "#]]
-    .assert_eq(&found);
 }
 
 #[test]

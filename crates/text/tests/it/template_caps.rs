@@ -1,15 +1,10 @@
 //! What published chat templates support, and conversations in the form that they support.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "helpers of tests fail, and say what is skipped"
-)]
-
-use std::path::Path;
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail")]
 
 use expect_test::expect;
 use jiff::civil::DateTime;
+use omnibus_testing::reference::{TEMPLATES, found};
 use omnibus_text::{Adapted, ChatTemplate, GenerationPrompt, RenderInput, TemplateCaps, Tool, ToolPrompt};
 use serde_json::{Map, Value, json};
 
@@ -21,19 +16,18 @@ fn special() -> Vec<(String, String)> {
     SPECIAL.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
 }
 
-fn templates() -> Option<Vec<(String, ChatTemplate)>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/templates/jinja");
-    if !folder.is_dir() {
-        println!("skipped: {} does not exist", folder.display());
-        return None;
-    }
-    let mut paths: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    paths.sort();
-    let named = |path: &std::path::PathBuf| {
+/// The samples, and the templates of published models if they are there.
+fn templates() -> Vec<(String, ChatTemplate)> {
+    let templates = found(TEMPLATES).flat_map(|found| {
+        let files = found.files(".jinja");
+        found.assert_count(files.len(), 70);
+        files
+    });
+    let named = |path: std::path::PathBuf| {
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         (name, ChatTemplate::new(&std::fs::read_to_string(path).unwrap()).unwrap())
     };
-    Some(paths.iter().map(named).collect())
+    templates.map(named).collect()
 }
 
 fn tools() -> Vec<Tool> {
@@ -82,7 +76,7 @@ const SYSTEM_AT_THE_END: &str = "mistralai-Mistral-Nemo-Instruct-2407";
 
 #[test]
 fn every_published_template_takes_an_agents_conversation() {
-    let Some(templates) = templates() else { return };
+    let templates = templates();
     let mut failed = Vec::new();
     for (name, template) in &templates {
         let adapted = adapted(template, &agent(), tools());
@@ -116,7 +110,7 @@ fn every_published_template_takes_an_agents_conversation() {
 
 #[test]
 fn a_conversation_that_grew_has_the_same_beginning() {
-    let Some(templates) = templates() else { return };
+    let templates = templates();
     let all = agent();
     let all = all.as_array().unwrap();
     let mut failed = Vec::new();

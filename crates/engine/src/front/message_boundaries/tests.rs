@@ -1,8 +1,9 @@
 //! Message boundaries of conversations, with a one-line template and with those of published models.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use omnibus_model::Source;
+use omnibus_testing::reference::{TEMPLATES, found};
 use omnibus_text::AddSpecial;
 
 use super::*;
@@ -103,17 +104,19 @@ fn shown(text: &ModelText, tokens: &[u32]) -> String {
 /// The tokenizer is not the templates', so no end token of theirs is one token.
 #[test]
 fn boundaries_are_found_with_published_templates() {
-    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/templates/jinja");
-    let Ok(entries) = std::fs::read_dir(&shared) else {
-        println!("skipped: {} is not here", shared.display());
-        return;
-    };
+    for found in found(TEMPLATES) {
+        let paths = found.files(".jinja");
+        found.assert_count(paths.len(), 70);
+        check_templates(&paths);
+    }
+}
+
+fn check_templates(paths: &[PathBuf]) {
     let mini = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/models/omnibus-mini");
     let (mut ends, mut all_missed, mut turns_taken, mut rewritten) = (0, Vec::new(), 0, Vec::new());
-    for entry in entries {
-        let path = entry.unwrap().path();
+    for path in paths {
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        let template = std::fs::read_to_string(&path).unwrap();
+        let template = std::fs::read_to_string(path).unwrap();
         let text = ModelText::read(&Source::Directory(mini.clone()), &with_template(template)).unwrap();
         let prompt_of = |range: Range<usize>| {
             let input = Input::Chat(Chat { messages: conversation(range), ..Chat::default() });

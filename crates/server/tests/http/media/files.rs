@@ -4,30 +4,16 @@ use std::io::Cursor;
 
 use base64::Engine as _;
 use image::{ImageFormat, RgbImage};
+use omnibus_testing::formulas::{crc32, pixels};
 
 /// A generated picture.
 #[derive(Debug, Clone)]
 pub struct Picture(RgbImage);
 
-fn hash(x: u32, y: u32, k: u32) -> u32 {
-    let h = x
-        .wrapping_mul(0x9E37_79B1)
-        .wrapping_add(y.wrapping_mul(0x85EB_CA77))
-        .wrapping_add(k.wrapping_mul(0xC2B2_AE3D));
-    let h = (h ^ (h >> 15)).wrapping_mul(0x2C1B_3C6D);
-    h ^ (h >> 12)
-}
-
 impl Picture {
     /// The reference's picture of this size and seed.
     pub fn new(width: u32, height: u32, seed: u32) -> Self {
-        let level = |x: u32, y: u32, c: u32| {
-            let (a, b) = (3 + 2 * c + seed % 5, 7 - 2 * c + seed % 3);
-            let ramp = (x.wrapping_mul(a).wrapping_add(y.wrapping_mul(b)) >> 1) & 127;
-            let check = (((x >> 3) ^ (y >> 3) ^ (seed >> c)) & 1) * 64;
-            (ramp + check + (hash(x, y, c + 3 * seed) >> 26)) as u8
-        };
-        Self(RgbImage::from_fn(width, height, |x, y| image::Rgb([0, 1, 2].map(|c| level(x, y, c)))))
+        Self(RgbImage::from_raw(width, height, pixels(width, height, seed)).unwrap())
     }
 
     /// That of the golden case `one`.
@@ -90,18 +76,6 @@ fn push(file: &mut Vec<u8>, kind: &[u8; 4], data: &[u8]) {
     file.extend((data.len() as u32).to_be_bytes());
     file.extend(&body);
     file.extend(crc32(body).to_be_bytes());
-}
-
-/// CRC-32 as PNG counts it.
-pub fn crc32(bytes: impl IntoIterator<Item = u8>) -> u32 {
-    let shift = |crc: u32| if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 };
-    let byte = |crc: u32, byte: u8| (0..8).fold(crc ^ u32::from(byte), |crc, _| shift(crc));
-    !bytes.into_iter().fold(u32::MAX, byte)
-}
-
-/// The folder of the pictures that `media` is tested with.
-pub fn images() -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../media/tests/fixtures/images")
 }
 
 pub fn base64(bytes: &[u8]) -> String {

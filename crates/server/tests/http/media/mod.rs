@@ -6,8 +6,6 @@ mod cache;
 mod families;
 mod files;
 mod flood;
-#[path = "../../../../media/tests/hostile/pictures.rs"]
-mod hostile;
 mod hostile_inputs;
 mod model;
 mod refused;
@@ -20,11 +18,6 @@ mod spans;
 mod transcriptions;
 mod urls;
 
-/// What the hostile pictures need.
-mod support {
-    pub use super::files::{crc32, images};
-}
-
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,6 +25,7 @@ use std::sync::mpsc::channel;
 
 use omnibus_engine::{Handle, MediaStats, ModelSource, Settings, start};
 use omnibus_server::{Settings as ServerSettings, bind, serve};
+use omnibus_testing::hostile_pictures as hostile;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 

@@ -2,16 +2,14 @@
 
 use mlx::{Array, Dtype};
 use omnibus_media::{
-    Audio, AudioProcessor, Clip, ConfigFiles, Elements, Features, Frame, Layout, Processor, Tensor,
+    Audio, AudioProcessor, Clip, ConfigFiles, Elements, Features, Frame, Image, Layout, Processor, Tensor,
 };
 use omnibus_model::encoders::{self, EncoderBlueprint, EncoderInput, View};
+use omnibus_testing::formulas;
 use serde_json::Value;
 
 use super::PictureFixture;
 use super::inputs::{of_grids, of_padded_patches, of_padded_planes, of_planes};
-
-#[path = "../../../../../media/tests/media/generated.rs"]
-mod generated;
 
 /// Settings of `preprocessor_config.json` that mlx-vlm drops, using built-in ones, and that are honoured here.
 const DROPPED: &[(&str, &[&str])] = &[
@@ -32,7 +30,7 @@ impl PictureFixture {
         let processor = self.processor()?;
         let number = |row: &Value, at: usize| row[at].as_u64().unwrap() as u32;
         let image = |row: &Value| {
-            let picture = generated::image(number(row, 0), number(row, 1), number(row, 2));
+            let picture = image(number(row, 0), number(row, 1), number(row, 2));
             input(processor.image(&picture).unwrap(), encoder)
         };
         let video = |row: &Value| {
@@ -51,7 +49,7 @@ impl PictureFixture {
         let row = file["cases"].as_array().unwrap().iter().find(|row| row["name"] == case);
         let sounds = row.and_then(|row| row["sounds"].as_array()).into_iter().flatten();
         let spectrum = |row: &Value| {
-            let samples = generated::sound(row[0].as_i64().unwrap(), row[1].as_i64().unwrap());
+            let samples = formulas::sound(row[0].as_i64().unwrap(), row[1].as_i64().unwrap());
             let made = self.audio_processor().audio(&Audio::new(16_000, samples).unwrap()).unwrap();
             array(&made.tensors["input_features"]).squeeze(&[0]).unwrap()
         };
@@ -94,7 +92,7 @@ impl PictureFixture {
 /// A video at two frames a second.
 fn clip(width: u32, height: u32, frames: u32, seed: u32) -> Clip {
     let frame = |index: u32| Frame {
-        image: generated::image(width, height, seed + index),
+        image: image(width, height, seed + index),
         index: index as usize,
         seconds: f64::from(index) / 2.0,
     };
@@ -152,4 +150,9 @@ fn array(tensor: &Tensor) -> Array {
 fn numbers(tensor: &Tensor) -> Vec<Vec<i32>> {
     let numbers = array(tensor).to_vec::<i32>().unwrap();
     numbers.chunks(*tensor.shape.last().unwrap()).map(<[i32]>::to_vec).collect()
+}
+
+/// A picture with ramps, checks and noise.
+fn image(width: u32, height: u32, seed: u32) -> Image {
+    Image::new(width, height, formulas::pixels(width, height, seed)).unwrap()
 }

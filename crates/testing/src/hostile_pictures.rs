@@ -10,7 +10,7 @@ pub fn png(width: u32, height: u32, depth: u8, colour: u8, data: &[u8]) -> Vec<u
         file.extend((data.len() as u32).to_be_bytes());
         file.extend(kind);
         file.extend(data);
-        file.extend(super::support::crc32(kind.iter().chain(data).copied()).to_be_bytes());
+        file.extend(crate::formulas::crc32(kind.iter().chain(data).copied()).to_be_bytes());
     }
     file
 }
@@ -92,7 +92,7 @@ pub fn webp_of(width: u32, height: u32) -> Vec<u8> {
 
 /// A good file.
 pub fn whole(name: &str) -> Vec<u8> {
-    let folder = super::support::images();
+    let folder = crate::formulas::images();
     std::fs::read(folder.join(name)).unwrap()
 }
 

@@ -1,14 +1,14 @@
-//! Seeded mutations of JSON documents and bytes. Included by the tests of mutated model folders and requests.
-
-#[path = "../tests/environment.rs"]
-mod environment;
+//! Seeded mutations of JSON documents and bytes, for the tests of mutated model folders and requests.
 
 use serde_json::{Value, json};
+
+use crate::environment;
 
 /// SplitMix64. Case `n` of a test is the generator seeded with `n`.
 pub struct Rng(u64);
 
 impl Rng {
+    /// From a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -20,10 +20,12 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
+    /// A number below `end`, and 0 if there is none.
     pub fn below(&mut self, end: usize) -> usize {
         (self.next() % end.max(1) as u64) as usize
     }
 
+    /// One of several.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len())]
     }

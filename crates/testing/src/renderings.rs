@@ -1,10 +1,12 @@
-//! Renderings of chat templates, compared with what Python's jinja2 makes of them. Included by the tests of the
-//! interpreter and of the crate that renders typed messages with it.
+//! Renderings of chat templates, compared with what Python's jinja2 makes of them: for the tests of the interpreter and of
+//! the crate that renders typed messages with it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+
+use crate::reference;
 
 /// By template and conversation: the text, or an object with `text` or `error`.
 pub type Renderings = BTreeMap<String, BTreeMap<String, Value>>;
@@ -25,6 +27,7 @@ const TYPE_ERRORS: &[&str] = &[
 
 /// What a rendering ended in.
 pub enum Rendered {
+    /// It has an end.
     Text(String),
     /// The template called `raise_exception` with this message.
     Raised(String),
@@ -36,29 +39,35 @@ pub enum Rendered {
 
 /// Templates and what is expected of them. The templates are files `NAME.jinja` of the folder.
 pub struct Expected {
+    /// Where the templates are.
     pub folder: PathBuf,
     /// The conversations by name.
     pub cases: Value,
+    /// What Python makes of each.
     pub renderings: Renderings,
 }
 
 impl Expected {
-    /// The templates of 70 published models, which are others' data and lie beside the repository. Says so and returns
-    /// `None` without them.
+    /// The templates of the repository.
+    pub fn sample() -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../jinja/tests/reference/chat");
+        let mut reference = json(&folder.join("renderings.json"));
+        let renderings = serde_json::from_value(reference["renderings"].take()).unwrap();
+        Self { folder, cases: reference["conversations"].take(), renderings }
+    }
+
+    /// The templates of 70 published models. Says so and returns `None` without them.
     pub fn published() -> Option<Self> {
-        let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/templates");
-        if !shared.is_dir() {
-            println!("skipped: {} does not exist", shared.display());
-            return None;
-        }
-        let folder = shared.join("jinja");
-        let names = std::fs::read_dir(&folder).unwrap().map(|entry| {
-            let path = entry.unwrap().path();
-            path.file_stem().unwrap().to_str().unwrap().to_owned()
-        });
-        let golden = |name: &str| json(&shared.join("goldens").join(format!("{name}.json")));
+        let templates = reference::found(reference::TEMPLATES).find(reference::Found::is_whole)?;
+        let folder = templates.folder().to_owned();
+        let beside = folder.join("..");
+        let names = templates
+            .files(".jinja")
+            .into_iter()
+            .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned());
+        let golden = |name: &str| json(&beside.join("goldens").join(format!("{name}.json")));
         let renderings = names.map(|name| (name.clone(), serde_json::from_value(golden(&name)).unwrap()));
-        Some(Self { renderings: renderings.collect(), cases: json(&shared.join("cases.json")), folder })
+        Some(Self { renderings: renderings.collect(), cases: json(&beside.join("cases.json")), folder })
     }
 }
 

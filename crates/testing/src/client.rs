@@ -12,21 +12,27 @@ const SOCKET_TIMEOUT: Duration = Duration::from_secs(120);
 /// A response.
 #[derive(Debug)]
 pub struct Reply {
+    /// The code of its status line; 0 if it has none.
     pub status: u16,
+    /// Names and values.
     pub headers: Vec<(String, String)>,
+    /// All of it, without the frames of chunks.
     pub body: String,
 }
 
 impl Reply {
+    /// The value of a header, whose name has any case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.as_str())
     }
 
+    /// The body; asserts that it is JSON.
     pub fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error} in {:?}", self.body))
     }
 
+    /// The body's `error`.
     pub fn error(&self) -> Value {
         self.json()["error"].clone()
     }
@@ -44,6 +50,7 @@ impl Reply {
     }
 }
 
+/// A connection whose reads and writes end in time.
 pub fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(SOCKET_TIMEOUT)).unwrap();
@@ -65,6 +72,7 @@ pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) 
     bytes
 }
 
+/// The header of a JSON body.
 pub const JSON: (&str, &str) = ("content-type", "application/json");
 
 /// Sends bytes and reads until the server closes. The server may respond and close before it has read
@@ -84,10 +92,12 @@ pub fn exchange(address: SocketAddr, bytes: &[u8]) -> Option<Reply> {
     Some(parse(&response))
 }
 
+/// Gets a path; asserts that there is an answer.
 pub fn get(address: SocketAddr, path: &str) -> Reply {
     exchange(address, &request("GET", path, &[], b"")).unwrap()
 }
 
+/// Posts a JSON body; asserts that there is an answer.
 pub fn post(address: SocketAddr, path: &str, body: &str) -> Reply {
     exchange(address, &request("POST", path, &[JSON], body.as_bytes())).unwrap()
 }
@@ -102,6 +112,7 @@ pub fn send_and_leave(address: SocketAddr, bytes: &[u8], read: usize) {
     let _ended = stream.shutdown(Shutdown::Both);
 }
 
+/// The bytes of a response.
 pub fn parse(response: &[u8]) -> Reply {
     let text = String::from_utf8_lossy(response).into_owned();
     let (head, rest) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use sha1::{Digest, Sha1};
 use sha2::Sha256;
 
+/// The commit of every repository.
 pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
 /// How one request for a file is answered.
@@ -34,6 +35,7 @@ struct State {
     tokens_of_other_host: Vec<bool>,
 }
 
+/// The server that plays the hub.
 pub struct FakeHub {
     address: SocketAddr,
     state: Arc<Mutex<State>>,
@@ -50,6 +52,7 @@ fn tiny() -> BTreeMap<String, Vec<u8>> {
 }
 
 impl FakeHub {
+    /// A hub whose `org/tiny` has a few files.
     pub fn start() -> Self {
         Self::with(tiny())
     }
@@ -62,10 +65,12 @@ impl FakeHub {
         Self { address, state }
     }
 
+    /// Its address.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
+    /// The files of `org/tiny`.
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         self.state.lock().unwrap().files.clone()
     }
@@ -75,6 +80,7 @@ impl FakeHub {
         self.state.lock().unwrap().answers.insert(file.to_owned(), answers.to_vec());
     }
 
+    /// How many requests came.
     pub fn requests(&self) -> usize {
         self.state.lock().unwrap().requests
     }
@@ -84,10 +90,12 @@ impl FakeHub {
         self.state.lock().unwrap().ranges.get(file).cloned().unwrap_or_default()
     }
 
+    /// Whether a request for a file had the token.
     pub fn saw_token(&self) -> bool {
         self.state.lock().unwrap().saw_token
     }
 
+    /// Of each request to the other host, whether it had the token.
     pub fn tokens_of_other_host(&self) -> Vec<bool> {
         self.state.lock().unwrap().tokens_of_other_host.clone()
     }

@@ -1,4 +1,4 @@
-//! Environment variables of tests, included by path.
+//! Environment variables of tests.
 //!
 //! Invariant: an empty variable counts as unset.
 
