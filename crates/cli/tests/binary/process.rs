@@ -3,6 +3,11 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+/// The longest that a server may take to end. Makes a hanging test fail.
+const ENDS_WITHIN: Duration = Duration::from_secs(120);
 
 /// The binary, in an environment without settings of the test's user.
 pub fn omnibus(arguments: &[&str]) -> Command {
@@ -43,7 +48,8 @@ pub struct Server {
     /// The lines on stderr up to the `curl` line.
     pub startup_lines: Vec<String>,
     child: Child,
-    stderr: BufReader<ChildStderr>,
+    /// Until its end is waited for.
+    stderr: Option<BufReader<ChildStderr>>,
 }
 
 impl Server {
@@ -78,7 +84,7 @@ impl Server {
                 break;
             }
         }
-        Self { address: address.unwrap(), startup_lines, child, stderr }
+        Self { address: address.unwrap(), startup_lines, child, stderr: Some(stderr) }
     }
 
     pub fn signal(&self, name: &str) {
@@ -90,11 +96,24 @@ impl Server {
         self.child.id()
     }
 
-    /// Waits for its end; returns the exit status and the rest of stderr.
+    /// Waits for the end of it and of the processes that it started; returns its exit status and the rest of stderr.
     pub fn wait(mut self) -> (ExitStatus, String) {
-        let mut stderr = String::new();
-        self.stderr.read_to_string(&mut stderr).unwrap();
-        (self.child.wait().unwrap(), stderr)
+        let (sender, rest) = channel();
+        let mut stderr = self.stderr.take().unwrap();
+        std::thread::spawn(move || {
+            let mut text = String::new();
+            // The test may have failed meanwhile.
+            let _ = sender.send(stderr.read_to_string(&mut text).map(|_| text));
+        });
+        let rest = rest.recv_timeout(ENDS_WITHIN).expect("processes of the server still have its stderr");
+        let until = Instant::now() + ENDS_WITHIN;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return (status, rest.unwrap());
+            }
+            assert!(Instant::now() < until, "the server closed stderr and still runs");
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Whether the process runs.

@@ -8,6 +8,7 @@ mod common;
 mod disk;
 mod hidden_states;
 mod hostile_grammars;
+mod logits;
 mod logits_processors;
 mod prompt_files;
 mod recurrent;

@@ -2,8 +2,26 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::common::{chat, complete, engine, run, wait_for};
-use omnibus_engine::{Event, Failure, FinishReason, Input, Request, Sampling, Settings, StopMatch};
+use crate::common::{Output, chat, complete, engine, run, wait_for};
+use crate::logits::Logits;
+use omnibus_engine::{
+    AddSpecial, Event, Failure, FinishReason, Handle, Input, Request, Sampling, Settings, StopMatch,
+    TokenInfo,
+};
+
+/// The tokens of a text as a request has them.
+fn tokens_of(engine: &Handle, text: &str) -> Vec<u32> {
+    engine.tokenize(None, &Input::Text(text.to_owned()), AddSpecial::Yes).unwrap()
+}
+
+/// The generated tokens.
+fn drawn(output: &Output) -> Vec<TokenInfo> {
+    let of_event = |event: &Event| match event {
+        Event::Delta { tokens, .. } => tokens.clone(),
+        _ => Vec::new(),
+    };
+    output.events.iter().flat_map(of_event).collect()
+}
 
 #[test]
 fn a_chat_request_ends_with_an_end_token() {
@@ -95,7 +113,7 @@ fn a_stop_string_ends_the_text_before_it() {
 }
 
 #[test]
-fn logprobs_are_normalized_and_the_greedy_token_is_the_most_likely() {
+fn the_greedy_token_is_the_most_likely() {
     let engine = engine(Settings::default());
     let mut request = complete("a", "The bus", 5);
     request.logprobs = Some(3);
@@ -110,7 +128,6 @@ fn logprobs_are_normalized_and_the_greedy_token_is_the_most_likely() {
                     assert_eq!(token.top.len(), 3);
                     assert_eq!(token.top[0].id, token.id, "greedy takes the most likely token");
                     assert_eq!(Some(token.top[0].logprob), token.logprob);
-                    assert!(token.top.iter().map(|one| one.logprob.exp()).sum::<f32>() <= 1.0 + 1e-5);
                     scored += 1;
                 }
             }
@@ -121,6 +138,25 @@ fn logprobs_are_normalized_and_the_greedy_token_is_the_most_likely() {
     assert_eq!(prompt.len(), output.usage.prompt_tokens);
     assert_eq!(prompt[0].logprob, None, "nothing precedes the first token");
     assert!(prompt[1..].iter().all(|token| token.logprob.is_some() && token.top.len() == 1));
+}
+
+/// Each is the log-softmax of the logits that the model has after the prompt.
+#[test]
+fn logprobs_are_the_log_softmax_of_the_logits() {
+    let engine = engine(Settings::default());
+    let prompt = tokens_of(&engine, "The bus");
+    let mut request = Request { input: Input::Tokens(prompt.clone()), ..complete("a", "", 1) };
+    request.logprobs = Some(20);
+    let output = run(&engine, request);
+    let logits = Logits::load().after(&prompt);
+    let most = logits.iter().copied().fold(f32::MIN, f32::max);
+    let total = logits.iter().map(|logit| f64::from(logit - most).exp()).sum::<f64>().ln() as f32;
+    let [first] = &drawn(&output)[..] else { panic!("{output:?}") };
+    assert_eq!((first.top.len(), logits.len()), (20, engine.models()[0].vocab_size));
+    for one in &first.top {
+        let expected = logits[one.id as usize] - most - total;
+        assert!((one.logprob - expected).abs() < 1e-4, "{one:?}, not {expected}");
+    }
 }
 
 #[test]
@@ -139,6 +175,28 @@ fn prompt_logprobs_come_without_generation() {
     assert_eq!(output.reason, FinishReason::Length);
 }
 
+/// The most likely tokens of the model, when the logits of earlier ones are lowered as the penalties are defined.
+fn penalized_by_definition(prompt: &[u32], count: usize, sampling: &Sampling) -> Vec<u32> {
+    let model = Logits::load();
+    let mut tokens = prompt.to_vec();
+    for _ in 0..count {
+        let mut logits = model.after(&tokens);
+        for (id, logit) in logits.iter_mut().enumerate() {
+            if tokens.contains(&(id as u32)) {
+                let penalty = sampling.repetition_penalty;
+                *logit = if *logit > 0.0 { *logit / penalty } else { *logit * penalty };
+            }
+            let drawn = tokens[prompt.len()..].iter().filter(|token| **token == id as u32).count();
+            if drawn > 0 {
+                *logit -= sampling.presence_penalty + drawn as f32 * sampling.frequency_penalty;
+            }
+        }
+        let best = (0..logits.len()).max_by(|a, b| logits[*a].total_cmp(&logits[*b]));
+        tokens.push(best.unwrap() as u32);
+    }
+    tokens.split_off(prompt.len())
+}
+
 #[test]
 fn penalties_and_biases_change_the_output() {
     let engine = engine(Settings::default());
@@ -147,8 +205,12 @@ fn penalties_and_biases_change_the_output() {
     penalized.sampling.frequency_penalty = 2.0;
     penalized.sampling.presence_penalty = 2.0;
     penalized.sampling.repetition_penalty = 1.8;
+    penalized.logprobs = Some(0);
     let first = run(&engine, penalized.clone());
     assert_ne!(first.text, plain.text);
+    let found: Vec<u32> = drawn(&first).iter().map(|token| token.id).collect();
+    let prompt = tokens_of(&engine, "a a a a a a");
+    assert_eq!(found, penalized_by_definition(&prompt, 12, &penalized.sampling));
     // Penalties depend on tokens that are sampled while the next step is already launched.
     let streams: Vec<_> = (0..4)
         .map(|i| engine.submit(Request { id: format!("r{i}"), ..penalized.clone() }).unwrap())
@@ -157,20 +219,12 @@ fn penalties_and_biases_change_the_output() {
         assert_eq!(wait_for(stream).text, first.text);
     }
     let mut biased = complete("c", "a a a a a a", 3);
-    let expected =
-        engine.tokenize(None, &Input::Text("zebra".to_owned()), omnibus_engine::AddSpecial::No).unwrap()[0];
+    let zebra = Input::Text("zebra".to_owned());
+    let expected = engine.tokenize(None, &zebra, AddSpecial::No).unwrap()[0];
     biased.sampling.logit_bias.insert(expected, 100.0);
     biased.logprobs = Some(0);
     let output = run(&engine, biased);
-    let drawn: Vec<u32> = output
-        .events
-        .iter()
-        .flat_map(|event| match event {
-            Event::Delta { tokens, .. } => tokens.iter().map(|token| token.id).collect(),
-            _ => Vec::new(),
-        })
-        .collect();
-    assert_eq!(drawn, vec![expected; 3]);
+    assert_eq!(drawn(&output).iter().map(|token| token.id).collect::<Vec<_>>(), [expected; 3]);
 }
 
 #[test]
