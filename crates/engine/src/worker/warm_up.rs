@@ -12,7 +12,8 @@ use omnibus_model::{KvCacheGroup, Model, PassShape};
 
 use super::capacity::Capacity;
 use super::catch_panic::catch_panic;
-use super::model_runner::{ModelRunner, Padding};
+use super::model_runner::ModelRunner;
+use super::padding::Padding;
 use super::step_input::{InputSegment, InputToken, StepInput};
 use crate::request::Sampling;
 use crate::sampler::{LateStops, NewSequence, SampleRow, Sampler, SamplingChanges};

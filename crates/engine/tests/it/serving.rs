@@ -152,7 +152,7 @@ fn logprobs_are_the_log_softmax_of_the_logits() {
     let most = logits.iter().copied().fold(f32::MIN, f32::max);
     let total = logits.iter().map(|logit| f64::from(logit - most).exp()).sum::<f64>().ln() as f32;
     let [first] = &drawn(&output)[..] else { panic!("{output:?}") };
-    assert_eq!((first.top.len(), logits.len()), (20, engine.models()[0].vocab_size));
+    assert_eq!((first.top.len(), logits.len()), (20, engine.details().unwrap().vocab_size));
     for one in &first.top {
         let expected = logits[one.id as usize] - most - total;
         assert!((one.logprob - expected).abs() < 1e-4, "{one:?}, not {expected}");

@@ -33,9 +33,10 @@ impl Model {
         cache.restore(&pools);
         let logits = computed?.ok_or_else(|| mlx::Error::new("a pass with logits"))?;
         let numbers: Option<Vec<&Numbers>> = ctx.numbers_of_decode();
+        let held = self.params.arrays();
         // A graph gets tokens and numbers copied to their place; other passes upload them with a kernel.
         let given = numbers.iter().flatten().map(|numbers| &numbers.device).chain([&tokens]);
-        let inputs: Vec<&Array> = self.arrays().into_iter().chain(given).collect();
+        let inputs: Vec<&Array> = held.iter().chain(given).collect();
         let arrays =
             StepArrays { inputs: &inputs, constants: &[], borrowed: &pools, others: OtherArrays::Held };
         let trace = StepTrace::new(&[&logits], &arrays)?;

@@ -28,7 +28,11 @@ fn end_of_generation(event: &omnibus_engine::Event) -> Option<Result<Usage, ApiE
     match event {
         Event::Finished { usage, .. } => Some(Ok(*usage)),
         Event::Failed(failure) => Some(Err(ApiError::of_generation(failure.clone()))),
-        Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Delta { .. } => None,
+        Event::Started { .. }
+        | Event::Prompt(_)
+        | Event::Alignment(_)
+        | Event::Hidden(_)
+        | Event::Delta { .. } => None,
     }
 }
 
