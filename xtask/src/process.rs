@@ -9,6 +9,7 @@ use crate::{environment, paths};
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(program("CARGO", "cargo"));
     command.args(arguments).current_dir(paths::root());
+    environment::set_by_cargo().for_each(|name| _ = command.env_remove(name));
     command
 }
 
