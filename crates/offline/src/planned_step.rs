@@ -18,6 +18,10 @@ pub struct PlannedStep {
     pub layers: usize,
     /// Rows of the pass, with padding.
     pub rows: usize,
+    /// Bytes of all weights.
+    pub weight_bytes: u64,
+    /// Bytes of keys and values of a token, in all layers. Of sliding windows, only the last tokens are kept.
+    pub kv_token_bytes: u64,
     /// From tokens to logits, in an order in which they can run.
     pub pass: Vec<TracedLaunch>,
     /// From logits to tokens.
@@ -50,9 +54,14 @@ pub fn plan_step(
         let (batch, mut cache) = input.build(&model, storage).map_err(StartError::new)?;
         let launches = model.step_launches(&batch, &mut cache).map_err(StartError::new)?;
         let layers = model.blueprint().layers.len();
+        let groups = model.blueprint().kv_cache_groups(storage);
+        let of_tokens = groups.iter().filter(|group| !group.spec.kind.is_state());
+        let kv_token_bytes = of_tokens.map(|group| group.spec.block_bytes(1)).sum();
         Ok(PlannedStep {
             layers,
             rows,
+            weight_bytes: weights.bytes(),
+            kv_token_bytes,
             pass: launches.pass,
             choice: launches.choice,
             graphs: launches.graphs,

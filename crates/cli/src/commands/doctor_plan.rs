@@ -28,9 +28,11 @@ pub fn run(name: &str, config: &Config) -> Result<ExitCode, Error> {
 }
 
 fn table(step: &PlannedStep) -> String {
-    let PlannedStep { layers, rows, .. } = step;
+    let PlannedStep { layers, rows, weight_bytes, kv_token_bytes, .. } = step;
+    let (gigabytes, kilobytes) = (*weight_bytes as f64 / 1e9, *kv_token_bytes as f64 / 1e3);
     let mut lines = vec![
         format!("{layers} layers, {rows} rows with padding, {}", launching(step)),
+        format!("{gigabytes:.2} GB weights, {kilobytes:.1} KB of keys and values a token"),
         String::new(),
         format!("{:<40} {:>18} {:>8} {:>8}", "kernel", "grid", "threads", "shared"),
     ];
@@ -99,6 +101,8 @@ fn as_json(step: &PlannedStep) -> Value {
     json!({
         "layers": step.layers,
         "rows": step.rows,
+        "weight_bytes": step.weight_bytes,
+        "kv_token_bytes": step.kv_token_bytes,
         "graphs": step.graphs,
         "pass": launches(&step.pass),
         "choice": launches(&step.choice),

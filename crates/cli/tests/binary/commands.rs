@@ -243,7 +243,8 @@ fn doctor_checks_the_machine() {
 #[test]
 fn doctor_lists_the_kernels_of_a_decode_step_without_a_gpu() {
     let listed = result(&["doctor", "--plan", "qwen3-0.6b", "--rows", "3"]);
-    for line in ["28 layers, 4 rows with padding, one CUDA graph", "28 times:", "qk_rope_write"] {
+    let memory = "1.19 GB weights, 114.7 KB of keys and values a token";
+    for line in ["28 layers, 4 rows with padding, one CUDA graph", memory, "28 times:", "qk_rope_write"] {
         assert!(listed.contains(line), "{line} in {listed}");
     }
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../model/tests/fixtures/mamba2/config.json");
