@@ -95,7 +95,7 @@ struct ChatSession<'a> {
     handle: Handle,
     system: Option<String>,
     messages: Vec<Message>,
-    /// The media of the messages, and behind them those of the next one.
+    /// The media of the messages, and after them those of the next one.
     media: Vec<MediaItem>,
     /// The parts of the next message that refer to them.
     next: Vec<ContentPart>,

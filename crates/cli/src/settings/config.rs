@@ -190,9 +190,9 @@ pub struct Prompt {
     pub system: Option<String>,
     /// Images before the prompt.
     pub images: Vec<PathBuf>,
-    /// Videos before the prompt, behind its images.
+    /// Videos before the prompt, after its images.
     pub videos: Vec<PathBuf>,
-    /// Audio before the prompt, behind its images and videos.
+    /// Audio before the prompt, after its images and videos.
     pub audio: Vec<PathBuf>,
     /// Prompt cache file.
     pub cache_file: Option<PathBuf>,

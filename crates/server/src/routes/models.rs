@@ -11,7 +11,7 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::wire::models::{Model, ModelList};
 
-/// Lists the models, once per served name. Adapters are listed once, behind their model.
+/// Lists the models, once per served name. Adapters are listed once, after their model.
 pub async fn list(State(app): State<Arc<App>>) -> Json<ModelList> {
     let named = |info: ModelInfo| {
         let count = if info.adapter.is_some() { 1 } else { usize::MAX };

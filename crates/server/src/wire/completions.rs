@@ -19,7 +19,7 @@ pub const FIELDS: &[Field] = &[
         "best_of",
         "generates as many completions and returns the `n` whose tokens are the most likely on average; not with `stream`",
     ),
-    honoured("suffix", "the text behind the completion, for models with tokens for it"),
+    honoured("suffix", "the text after the completion, for models with tokens for it"),
     refused("messages", "use `prompt`, or `/v1/chat/completions`"),
     refused("max_completion_tokens", "use `max_tokens`"),
     refused("prompt_logprobs", "use `echo` with `logprobs`"),
@@ -42,7 +42,7 @@ pub struct CompletionRequest {
     pub echo: Echo,
     /// How many alternatives to report per token; `None` reports no log-probabilities.
     pub logprobs: Option<usize>,
-    /// What comes behind the completion.
+    /// What comes after the completion.
     pub suffix: Option<String>,
     /// How many completions are generated for each prompt, if more than are returned.
     pub best_of: Option<usize>,

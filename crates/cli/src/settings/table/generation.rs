@@ -43,7 +43,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Generation",
         commands: &[CommandName::Generate],
         scope: Scope::FlagOnly,
-        help: "Video before the prompt, behind its images, for models that see videos; several times for several.",
+        help: "Video before the prompt, after its images, for models that see videos; several times for several.",
         set: |config, value| {
             config.prompt.videos = value.list().into_iter().map(Into::into).collect();
             Ok(())
@@ -57,7 +57,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Generation",
         commands: &[CommandName::Generate],
         scope: Scope::FlagOnly,
-        help: "Audio before the prompt, behind its images and videos, for models that hear; several times for several.",
+        help: "Audio before the prompt, after its images and videos, for models that hear; several times for several.",
         set: |config, value| {
             config.prompt.audio = value.list().into_iter().map(Into::into).collect();
             Ok(())

@@ -177,7 +177,7 @@ fn rounded(seconds: f64) -> f64 {
     (seconds * 1000.0).round() / 1000.0
 }
 
-/// `hh:mm:ss` and milliseconds behind a mark.
+/// `hh:mm:ss` and milliseconds after a mark.
 fn clock(seconds: f64, mark: char) -> String {
     let ms = (seconds * 1000.0).round() as u64;
     let (hours, minutes) = (ms / 3_600_000, ms / 60_000 % 60);
