@@ -55,7 +55,7 @@ impl StepLoad {
         Self { decode_tokens: 1.0, decode_context: context as f64, ..Self::default() }
     }
 
-    /// A decode step of `tokens` positions from `start` on: the newest token, and draft tokens behind it.
+    /// A decode step of `tokens` positions from `start` on: the newest token, and draft tokens after it.
     pub fn verify(start: usize, tokens: usize) -> Self {
         let Self { prefill_tokens, prefill_context, .. } = Self::prefill(start, tokens);
         Self { decode_tokens: prefill_tokens, decode_context: prefill_context, ..Self::default() }

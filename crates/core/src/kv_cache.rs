@@ -454,7 +454,7 @@ impl KvCacheManager {
         self.content.insert(hashes.parent(at), hash, content);
     }
 
-    /// Releases the blocks behind the first `tokens` positions, and all state slots but the one that holds the state after
+    /// Releases the blocks after the first `tokens` positions, and all state slots but the one that holds the state after
     /// the last accepted of several samples.
     pub(crate) fn truncate(&mut self, tables: &mut [BlockTable], tokens: usize, accepted: usize) {
         for (table, group) in tables.iter_mut().zip(self.coordinator.groups_mut()) {

@@ -5,7 +5,7 @@
 //! the first is committed; its unknown input tokens are then samples of the first.
 //!
 //! A decode step may verify draft tokens, which the engine proposes ([`Scheduler::set_draft_tokens`]). A plan then asks
-//! for several `samples`, the outcome holds the accepted tokens, and `commit` frees the blocks behind the last of them.
+//! for several `samples`, the outcome holds the accepted tokens, and `commit` frees the blocks after the last of them.
 //! A recurrent state is rolled back without a copy: while drafts are verified, the sequence has a state slot for each
 //! sample, the engine writes the state after the `i`-th sampled position into the `i`-th slot, and `commit` keeps the slot
 //! of the last accepted token. With one sample this is the usual update in place.

@@ -322,12 +322,12 @@ impl Sequence {
         self.cache.checkpoints.iter().copied().find(|at| *at > start).map_or(end, |at| at.min(end))
     }
 
-    /// The first position still to be computed when the oldest steps are done: what is behind it in windows is free.
+    /// The first position still to be computed when the oldest steps are done: what is after it in windows is free.
     pub(crate) fn next_start(&self) -> usize {
         self.in_flight.front().map_or(self.computed, |step| step.start)
     }
 
-    /// The first end that its next step can have: behind the next position, or behind the span that begins there.
+    /// The first end that its next step can have: after the next position, or after the span that begins there.
     pub(crate) fn least_end(&self, start: usize) -> usize {
         self.cache.spans.least_end(start)
     }

@@ -55,7 +55,7 @@ impl Spans {
         }
     }
 
-    /// Where a step ends that starts at the boundary `start` and has room up to `end`: at the last boundary, or behind
+    /// Where a step ends that starts at the boundary `start` and has room up to `end`: at the last boundary, or after
     /// the span that begins at its start.
     pub(crate) fn clip(&self, start: usize, end: usize) -> usize {
         self.floor(end).max(self.least_end(start))
@@ -66,7 +66,7 @@ impl Spans {
         self.first_behind(positions.start) == Some(positions)
     }
 
-    /// The first span that ends behind a position.
+    /// The first span that ends after a position.
     fn first_behind(&self, position: usize) -> Option<&Range<usize>> {
         self.0.get(self.0.partition_point(|span| span.end <= position))
     }

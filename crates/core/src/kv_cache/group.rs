@@ -153,7 +153,7 @@ impl GroupCache {
         self.kind.has_block(self.block_size, at)
     }
 
-    /// Releases the blocks behind the first `tokens` positions, and all state slots but the one that holds the state after
+    /// Releases the blocks after the first `tokens` positions, and all state slots but the one that holds the state after
     /// the last accepted of several samples.
     pub(super) fn truncate(&mut self, table: &mut BlockTable, tokens: usize, accepted: usize) {
         if self.kind.is_state() {

@@ -379,7 +379,7 @@ impl<'a> Fair<'a> {
         }
     }
 
-    /// Plans a running sequence, unless it is planned or was preempted. Those behind it in line may be preempted for it.
+    /// Plans a running sequence, unless it is planned or was preempted. Those after it in line may be preempted for it.
     fn advance(&mut self, builder: &mut PlanBuilder<'a>, sequence: &Sequence) {
         let Some(own) = self.line.find(sequence) else { return };
         self.line.is_left[own] = false;

@@ -239,7 +239,7 @@ impl<'a> PlanBuilder<'a> {
         Scheduled::Yes
     }
 
-    /// Keeps what a sequence needs to compute the positions up to `end`, as far as it is there, from those behind it. Or
+    /// Keeps what a sequence needs to compute the positions up to `end`, as far as it is there, from those after it. Or
     /// else they would take a block of one group in each step in which a block of another group becomes free.
     fn put_off(&mut self, id: SequenceId, held: impl Iterator<Item = usize>, end: usize) {
         if !self.put_off.contains(&id) {

@@ -66,7 +66,7 @@ struct Turn {
 }
 
 impl Tenant {
-    /// The turn of a sequence behind so many that a plan admits already.
+    /// The turn of a sequence after so many that a plan admits already.
     fn turn(&self, tenant: u64, rank: Rank, planned: usize) -> Turn {
         let class = rank.class;
         Turn { class, before: self.running[class as usize] + planned, rank, tenant }

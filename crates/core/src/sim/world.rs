@@ -359,7 +359,7 @@ impl<'a> World<'a> {
         self.device.launch(&self.scheduler, plan, &results, (done, took), |id| clients.script(id), scripts);
     }
 
-    /// Whether the sequence's sampling fails; else how many of its tokens are accepted. None behind one that stops it.
+    /// Whether the sequence's sampling fails; else how many of its tokens are accepted. None after one that stops it.
     fn row_result(&mut self, scheduled: &ScheduledSequence) -> RowResult {
         if scheduled.samples == 0 {
             return RowResult::Good(0);
