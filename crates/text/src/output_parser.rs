@@ -176,7 +176,7 @@ impl OutputParser {
     }
 }
 
-/// Whether a syntax may start behind what was written and the text before it.
+/// Whether a syntax may start after what was written and the text before it.
 fn is_at(place: Place, out: &Deltas, before: &str) -> bool {
     match place {
         Place::Anywhere => true,

@@ -58,7 +58,7 @@ impl ReasoningFormat {
         REASONING_FORMATS.iter().find(|format| format.name == name)
     }
 
-    /// The text behind which the answer begins, where the model has reasoned.
+    /// The text after which the answer begins, where the model has reasoned.
     pub fn answer_opening(&self) -> &'static str {
         match self.name {
             "harmony" => "<|channel|>final<|message|>",

@@ -57,7 +57,7 @@ pub(crate) struct Deltas {
     list: Vec<Delta>,
     kind: Kind,
     lead: Lead,
-    /// Whitespace behind the text or reasoning written last.
+    /// Whitespace after the text or reasoning written last.
     held: String,
     in_call: bool,
     /// No text but whitespace was written.
@@ -118,7 +118,7 @@ impl Deltas {
         }
     }
 
-    /// Whitespace up to the next text is dropped, as behind the end of reasoning.
+    /// Whitespace up to the next text is dropped, as after the end of reasoning.
     pub fn drop_whitespace(&mut self) {
         self.held.clear();
         self.lead = Lead::Drop;

@@ -292,7 +292,7 @@ fn quoted(input: &mut Input, quote: char, out: &mut String) -> Result<(), Stop> 
     }
 }
 
-/// Whether what comes next can stand behind a value.
+/// Whether what comes next can stand after a value.
 fn ends_value(peek: &mut Peek<'_>) -> Result<bool, Stop> {
     peek.whitespace()?;
     Ok(peek.is_end() || matches!(peek.char()?, ',' | ')' | ']' | '}' | ':'))

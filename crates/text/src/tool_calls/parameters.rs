@@ -13,7 +13,7 @@ use crate::syntax::{push_escaped, push_json_string};
 #[derive(Debug)]
 pub(crate) struct Parameters {
     pub openings: &'static [Opening],
-    /// Reads from the opening to behind the name.
+    /// Reads from the opening to after the name.
     pub head: fn(&mut Peek<'_>) -> Result<CallHead, Stop>,
     /// How the tag of a parameter begins.
     pub parameter: &'static str,

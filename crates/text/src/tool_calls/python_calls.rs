@@ -168,7 +168,7 @@ fn identifier(peek: &mut Peek<'_>) -> Result<String, Stop> {
     if is_name { Ok(name.to_owned()) } else { Err(Stop::No) }
 }
 
-/// Takes the comma behind a value, if there is one.
+/// Takes the comma after a value, if there is one.
 fn argument_end(peek: &mut Peek<'_>) -> Result<(), Stop> {
     peek.whitespace()?;
     if !peek.optional(",")? {

@@ -90,7 +90,7 @@ pub struct Notation {
     pub object: [&'static str; 2],
     /// Around a key.
     pub key: [&'static str; 2],
-    /// Around the key where it stands again behind its value. `None`: it does not.
+    /// Around the key where it stands again after its value. `None`: it does not.
     pub key_again: Option<[&'static str; 2]>,
     /// Around the items of a list.
     pub list: [&'static str; 2],
@@ -177,7 +177,7 @@ const fn gemma(quote: &'static str) -> ArgumentStyle {
     })
 }
 
-/// MiniMax M3's notation: tags with the keys, each behind a token that marks it.
+/// MiniMax M3's notation: tags with the keys, each after a token that marks it.
 const TAGS: Notation = Notation {
     object: ["", ""],
     key: ["]<]minimax[>[<", ">"],

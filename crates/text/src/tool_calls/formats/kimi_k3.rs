@@ -11,7 +11,7 @@ use super::super::parameters::{Padding, ParameterHead, Parameters, ValueType, pl
 use super::ToolCallFormat;
 use crate::syntax::{Opening, Peek, Stop};
 
-/// The most text of a tag behind the name, in bytes.
+/// The most text of a tag after the name, in bytes.
 const MAX_ATTRIBUTES: usize = 128;
 
 pub(super) const FORMAT: ToolCallFormat = ToolCallFormat {

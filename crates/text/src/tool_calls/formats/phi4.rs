@@ -1,4 +1,4 @@
-//! `<|tool_call|>[{"name": "NAME", "arguments": {"key": "value"}}]<|/tool_call|>`, or behind `functools`.
+//! `<|tool_call|>[{"name": "NAME", "arguments": {"key": "value"}}]<|/tool_call|>`, or after `functools`.
 
 use super::super::json_calls::{JsonCalls, Names, Shape};
 use super::ToolCallFormat;
