@@ -81,7 +81,7 @@ impl CacheKind {
         }
     }
 
-    /// Logical blocks behind the sinks that no position from `next` on sees.
+    /// Logical blocks after the sinks that no position from `next` on sees.
     pub fn out_of_window_blocks(self, block_size: usize, next: usize) -> usize {
         self.first_visible_block(block_size, next).saturating_sub(self.sink_blocks(block_size))
     }

@@ -10,7 +10,7 @@ use crate::{BlockId, CacheKind};
 /// window. Of a group of states, the one slot.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockTable {
-    /// Logical blocks, right behind the sink blocks, that were freed because the window has passed them.
+    /// Logical blocks, right after the sink blocks, that were freed because the window has passed them.
     pub freed_blocks: usize,
     /// Leading blocks that are never freed: attention sinks.
     pub sink_blocks: usize,
@@ -69,7 +69,7 @@ impl BlockTable {
         self.blocks.drain(passed)
     }
 
-    /// Removes the blocks behind the first `tokens` positions, last first.
+    /// Removes the blocks after the first `tokens` positions, last first.
     pub fn truncate(
         &mut self,
         kind: CacheKind,
