@@ -19,7 +19,7 @@ impl GrammarError {
         Self { path: path.into(), message: message.into() }
     }
 
-    /// An error of llguidance: the first line that says something, without the parser's state behind it.
+    /// An error of llguidance: the first line that says something, without the parser's state after it.
     pub(crate) fn of_engine(error: &impl std::fmt::Display) -> Self {
         let text = error.to_string();
         let text = text.split("<state>").next().unwrap_or_default();

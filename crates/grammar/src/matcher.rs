@@ -34,7 +34,7 @@ enum Phase {
     Start { opening: Vec<u32>, closing: String },
     /// In reasoning, up to the text that ends it.
     Reasoning { closing: String, tail: Vec<u8> },
-    /// Right behind reasoning, where models write line breaks before the answer.
+    /// Right after reasoning, where models write line breaks before the answer.
     Gap,
     /// In text before a marker.
     Text { tail: Vec<u8> },

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Where in a generated message its grammar begins.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Opening {
-    /// Reasoning that may come first. The grammar begins behind it.
+    /// Reasoning that may come first. The grammar begins after it.
     pub reasoning: Option<Reasoning>,
     /// The grammar begins at this text, if the model writes it, and again at each further one. Elsewhere any text is
     /// allowed.

@@ -50,7 +50,7 @@ pub enum CallStart {
 }
 
 /// A grammar of calls. The path of an error begins with the index of its tool. `None` if the format has no marker and the
-/// grammar would begin behind it.
+/// grammar would begin after it.
 pub fn tool_calls(
     written: &WrittenCalls,
     tools: &[Tool],

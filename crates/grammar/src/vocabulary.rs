@@ -32,7 +32,7 @@ struct Environment {
 impl Vocabulary {
     /// The tokens of a model with `size` of them; the tokenizer may have fewer or more.
     ///
-    /// The end of the text has an id of its own behind the model's, because which tokens end a sequence is up to the
+    /// The end of the text has an id of its own after the model's, because which tokens end a sequence is up to the
     /// request.
     pub fn new(tokenizer: Arc<Tokenizer>, size: usize) -> Self {
         let word = |id: u32| word(&tokenizer, id);

@@ -5,7 +5,7 @@
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, Hir, HirKind, Repetition};
 
-/// The expression for texts in JSON's spelling, as one terminal. `flags`: letters behind the closing slash. Fails with the
+/// The expression for texts in JSON's spelling, as one terminal. `flags`: letters after the closing slash. Fails with the
 /// reason.
 pub(super) fn terminal(expression: &str, flags: &str) -> Result<String, String> {
     Ok(slashes(&quote(&parse(expression, flags)?)?))

@@ -64,7 +64,7 @@ impl<'a, 'w> NotationWriter<'a, 'w> {
         Ok(rule)
     }
 
-    /// The name of a rule of the values that a schema allows, each with `end` behind it.
+    /// The name of a rule of the values that a schema allows, each with `end` after it.
     fn value(&mut self, schema: &Value, end: &str) -> Result<String, GrammarError> {
         self.writer.check_size()?;
         let empty = Map::new();

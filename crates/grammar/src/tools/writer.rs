@@ -48,7 +48,7 @@ impl<'a> Writer<'a> {
         self.rule(name, &json_value(schema));
     }
 
-    /// These texts, one behind the other, as literals, special tokens and what stands in for text of the model's own.
+    /// These texts, one after the other, as literals, special tokens and what stands in for text of the model's own.
     /// Nothing for no text.
     pub fn join(&self, texts: &[&str]) -> String {
         let whole = texts.concat();
