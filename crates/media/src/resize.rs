@@ -5,7 +5,7 @@
 use crate::image::CHANNELS;
 use crate::{Error, Image};
 
-/// Bits behind the point of a weight.
+/// Bits after the point of a weight.
 const BITS: u32 = 22;
 
 /// Most pixels of a resized picture, also between its two passes. Target sizes come from files of a model.

@@ -30,7 +30,7 @@ struct Track {
 struct Configuration {
     /// Bytes of the length before each unit.
     length_bytes: usize,
-    /// Parameter sets, each behind a start code.
+    /// Parameter sets, each after a start code.
     parameters: Vec<u8>,
 }
 

@@ -141,7 +141,7 @@ impl LlavaNext {
         }
     }
 
-    /// Features of a picture: a vector stands behind each row of the canvas.
+    /// Features of a picture: a vector stands after each row of the canvas.
     fn count(&self, canvas: &Canvas) -> usize {
         let [height, width] = canvas.resized;
         let [rows, columns] = self.features_of_tile();

@@ -104,7 +104,7 @@ impl Molmo2 {
         Ok(Features::new(tensors, self.expansion([&whole, &detail])).with_layout(layout))
     }
 
-    /// Overlapping crops row by row, and the patches of the picture that they are parts of, numbered behind those of the
+    /// Overlapping crops row by row, and the patches of the picture that they are parts of, numbered after those of the
     /// whole.
     fn crops(&self, image: &Image) -> Result<(Vec<Image>, Patches), Error> {
         let margin = self.margins[0] + self.margins[1];
