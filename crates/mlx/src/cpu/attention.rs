@@ -40,7 +40,7 @@ pub struct AttentionMetadata<'a> {
     pub segments: &'a Array,
     /// i32 `[m]`: ids of blocks.
     pub tables: &'a Array,
-    /// i32 `[rows]`: for rows that see later keys of their segment, the position behind the last of them; at most their own
+    /// i32 `[rows]`: for rows that see later keys of their segment, the position after the last of them; at most their own
     /// for others.
     pub ends: Option<&'a Array>,
 }

@@ -12,7 +12,7 @@ use crate::fast::{TemplateArg, TemplateValue};
 use crate::{Array, Dtype, Error, Result, RotaryPairing, device};
 
 /// Numbers of an item of attention: first row, rows, position of the first row (−rows attends to nothing and gives zeros),
-/// start of the sequence's block table, blocks that were freed behind the sink blocks, 1 for rows that are copied from
+/// start of the sequence's block table, blocks that were freed after the sink blocks, 1 for rows that are copied from
 /// `other`, and two zeros.
 pub const ITEM_FIELDS: usize = 8;
 

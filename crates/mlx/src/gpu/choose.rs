@@ -26,7 +26,7 @@ pub struct ChooseEdited {
 pub struct LogitEdits<'a> {
     /// `[rows + 1]` i32: where each row's entries begin.
     pub starts: &'a Array,
-    /// `[entries]` i32: tokens, ascending in a row. Entries behind the last row's are not read.
+    /// `[entries]` i32: tokens, ascending in a row. Entries after the last row's are not read.
     pub edited: &'a Array,
     /// `[entries, 3]` f32: what is added first; what then divides positive logits and multiplies others; what is subtracted
     /// last.

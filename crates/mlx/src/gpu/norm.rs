@@ -147,7 +147,7 @@ impl LayerNorm {
     }
 }
 
-/// The RMS norms of the first columns of rows, and of those behind them: queries and keys, all heads together.
+/// The RMS norms of the first columns of rows, and of those after them: queries and keys, all heads together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NormColumns {
     /// Of the rows.

@@ -210,7 +210,7 @@ fn shapes_read(plan: &Plan) -> Vec<usize> {
     inputs.filter(|(_, name)| reads(name)).map(|(at, _)| at).collect()
 }
 
-/// In a graph the kernel behind this one may begin now; elsewhere it does nothing.
+/// In a graph the kernel after this one may begin now; elsewhere it does nothing.
 const LAUNCH_NEXT: &str =
     "#if __CUDA_ARCH__ >= 900\nasm volatile(\"griddepcontrol.launch_dependents;\");\n#endif\n";
 /// Waits for the kernel before, which a kernel may do later by itself.

@@ -25,7 +25,7 @@ const CONV_TILE: i32 = 32;
 /// Elements of a key that recurrences have at most.
 const KEY_DIM_MAX: i32 = 256;
 
-/// What comes behind a convolution.
+/// What comes after a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConvActivation {
     /// Nothing.
@@ -51,7 +51,7 @@ pub struct CausalConv {
     pub kernel_size: i32,
     /// Whether each channel has a bias.
     pub has_bias: bool,
-    /// What comes behind it.
+    /// What comes after it.
     pub activation: ConvActivation,
     /// What inputs and results are multiplied with.
     pub gates: Option<ConvGates>,

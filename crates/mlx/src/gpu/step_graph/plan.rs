@@ -243,7 +243,7 @@ impl<'a> Flow<'a> {
     }
 
     /// Where in the arena each array is that programs write, or that is copied for them, and the arena's size. The memory
-    /// of an array that is read within its graph alone is used again behind its last reader.
+    /// of an array that is read within its graph alone is used again after its last reader.
     fn offsets(&self, parts: &[Part], bytes: &[u64]) -> (BTreeMap<u32, u64>, u64) {
         let kept: BTreeSet<u32> = parts.iter().flat_map(Part::kept).collect();
         let (mut arena, mut offsets) = (Arena::default(), BTreeMap::new());

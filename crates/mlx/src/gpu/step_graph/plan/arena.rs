@@ -16,7 +16,7 @@ pub(super) struct Arena {
 }
 
 impl Arena {
-    /// Where `value` is: in the first gap that has room, else behind everything.
+    /// Where `value` is: in the first gap that has room, else after everything.
     pub(super) fn take(&mut self, value: u32, bytes: u64) -> u64 {
         let bytes = bytes.max(1).next_multiple_of(ALIGNMENT);
         let gap =
