@@ -97,8 +97,8 @@ pub struct Latent {
     pub scale: f32,
 }
 
-/// Each row has an end: the position behind the last key that it sees, if that is beyond its own. It counts up to the last
-/// row of its segment. Of keys behind its own, a row sees those whose own rows have the same end.
+/// Each row has an end: the position after the last key that it sees, if that is beyond its own. It counts up to the last
+/// row of its segment. Of keys after its own, a row sees those whose own rows have the same end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends;
 
@@ -300,7 +300,7 @@ impl Call<'_> {
         rows.div_ceil(pool::threads()).next_multiple_of(DIRECT_ROWS).clamp(DIRECT_ROWS, ROWS)
     }
 
-    /// Position behind the last key that a row of a segment sees.
+    /// Position after the last key that a row of a segment sees.
     #[inline(always)]
     unsafe fn end(&self, segment: &Segment, row: usize) -> usize {
         let own = segment.first_position + row + 1;
@@ -311,7 +311,7 @@ impl Call<'_> {
         end.clamp(own, segment.first_position + segment.len)
     }
 
-    /// Whether a row of a segment does not see the key at a position behind its own and before its end.
+    /// Whether a row of a segment does not see the key at a position after its own and before its end.
     #[inline(always)]
     unsafe fn hides(&self, segment: &Segment, row: usize, key: usize) -> bool {
         let rows = self.ends.add(segment.first_row);

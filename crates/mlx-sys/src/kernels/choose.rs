@@ -231,7 +231,7 @@ unsafe fn most<S: Simd>(logits: &[f32]) -> f32 {
 /// `exp((logit − most) · inverse)` of all.
 #[inline(always)]
 unsafe fn weigh<S: Simd>(logits: &[f32], most: f32, inverse: f32, weights: &mut Vec<f32>) {
-    // Whole vectors; what is behind the last logit has no weight.
+    // Whole vectors; what is after the last logit has no weight.
     let room = logits.len().next_multiple_of(S::LANES);
     weights.clear();
     weights.extend_from_slice(logits);

@@ -295,7 +295,7 @@ impl<const KIND: u8, const V: usize> Vectors<'_, KIND, V> {
             x[r] = task.x.base.add(results[r] / task.x.sharing * task.x.stride + task.x.offset);
         }
         let mut sums = [[S::splat(0.0); V]; N];
-        // A vector may reach into the next input's columns, whose sums are not stored, but not behind the matrix.
+        // A vector may reach into the next input's columns, whose sums are not stored, but not after the matrix.
         let inside = (inputs * columns).saturating_sub(at + V * S::LANES) / columns + 1;
         let inside = if at + V * S::LANES > inputs * columns { 0 } else { inside.min(inputs) };
         for j in 0..inside {
