@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use omnibus_kv::BlockId;
 
-use crate::GroupStats;
 use crate::prefix::BlockHash;
+use crate::stats::GroupStats;
 
 /// The blocks of one layer group.
 #[derive(Debug, Clone)]
@@ -263,8 +263,8 @@ impl Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Request;
     use crate::prefix::BlockHashes;
+    use crate::request::Request;
 
     fn key(salt: u128) -> BlockHash {
         let mut hashes = BlockHashes::new(&Request { cache_salt: salt, ..Request::new(vec![], 1) }, 1);

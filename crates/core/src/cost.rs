@@ -15,7 +15,8 @@ mod transfer;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Plan, ScheduledSequence, Tick};
+use crate::plan::{Plan, ScheduledSequence};
+use crate::request::Tick;
 pub use transfer::{Transfer, TransferCost, TransferCosts};
 
 /// The load of one step in numbers.

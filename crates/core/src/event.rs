@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{SequenceId, Token};
+use crate::request::{SequenceId, Token};
 
 /// An event for a client. A sequence has any number of `Token`, then one of the others, then none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,9 +13,12 @@ use std::ops::Range;
 use omnibus_kv::{BlockId, BlockTable, CacheKind};
 
 use crate::block_pool::BlockPool;
+use crate::plan::CachedBlock;
 use crate::prefix::{BlockHash, BlockHashes};
+use crate::request::Token;
 use crate::sequence::SequenceCache;
-use crate::{CachedBlock, GroupStats, Settings, Token};
+use crate::settings::Settings;
+use crate::stats::GroupStats;
 use content::ContentIndex;
 use coordinator::Coordinator;
 pub(crate) use coordinator::PreemptionLoss;

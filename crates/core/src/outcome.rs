@@ -2,7 +2,8 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::{PlanId, Tick, Token};
+use crate::plan::PlanId;
+use crate::request::{Tick, Token};
 
 /// Tokens that one step yields for a sequence. A few need no allocation.
 pub type AcceptedTokens = SmallVec<[Token; 4]>;

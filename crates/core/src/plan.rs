@@ -5,7 +5,8 @@ use std::ops::Range;
 use omnibus_kv::BlockId;
 use serde::{Deserialize, Serialize};
 
-use crate::{Event, SequenceId, Tick};
+use crate::event::Event;
+use crate::request::{SequenceId, Tick};
 
 /// The number of a plan. Plans are applied and committed in this order; some numbers are never used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -9,8 +9,8 @@ use std::ops::Range;
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
+use crate::request::{Request, Token};
 use crate::spans::Spans;
-use crate::{Request, Token};
 
 /// The content of a block: its tokens, perhaps fewer than fit, and the multimodal content of some of them. Blocks of the
 /// default size need no allocation.

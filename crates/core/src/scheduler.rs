@@ -34,12 +34,14 @@ mod waiting;
 
 use omnibus_kv::BlockTable;
 
+use crate::cost::CostModel;
+use crate::event::{Event, Failure, FinishReason};
 use crate::kv_cache::KvCacheManager;
+use crate::plan::{Plan, PlanId, PreemptionMode};
+use crate::request::{Class, Goal, Rejection, Request, SequenceId, Tick, Token};
 use crate::sequence::{Phase, Sequence};
-use crate::{
-    Class, CostModel, Event, Failure, FinishReason, Goal, Plan, PlanId, PreemptionMode, Rejection, Request,
-    Schedule, SequenceId, SessionInfo, Settings, Stats, StepLimits, Tick, Token,
-};
+use crate::settings::{Schedule, Settings, StepLimits};
+use crate::stats::{SessionInfo, Stats};
 use encoding::EncodingCost;
 use in_flight::{InFlightSequence, StepsInFlight};
 use lookup::PrefixLookups;

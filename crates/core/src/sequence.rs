@@ -4,13 +4,11 @@ use std::collections::{BTreeSet, VecDeque};
 
 use omnibus_kv::BlockTable;
 
+use crate::plan::{PlanId, PreemptionMode, ScheduledSequence, TokenSource};
 use crate::prefix::{BlockHash, BlockHashes};
-use crate::request::LookupContext;
+use crate::request::{Class, Goal, LookupContext, Request, SequenceId, Tick, Token};
+use crate::settings::Settings;
 use crate::spans::Spans;
-use crate::{
-    Class, Goal, PlanId, PreemptionMode, Request, ScheduledSequence, SequenceId, Settings, Tick, Token,
-    TokenSource,
-};
 
 /// States kept of one prompt: each costs a slot, and a step that ends there.
 const CHECKPOINTS_MAX: usize = 4;

@@ -3,7 +3,7 @@
 use omnibus_kv::{CacheKind, FloatType, KvCacheSpec, KvFormat};
 use serde::{Deserialize, Serialize};
 
-use crate::Tick;
+use crate::request::Tick;
 
 /// Layers that share one pool of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

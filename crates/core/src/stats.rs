@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::CacheMiss;
+use crate::plan::CacheMiss;
 use crate::statistic::Total::Count;
 use crate::statistic::{Statistic, add_totals};
 
@@ -29,7 +29,7 @@ pub struct SessionInfo {
     /// Blocks that are pinned for it, over all groups. Some are pinned for other sessions, too.
     pub blocks: usize,
     /// When one of its requests last arrived or was computed.
-    pub last_used: crate::Tick,
+    pub last_used: crate::request::Tick,
 }
 
 /// Prompts with missing full blocks, by [`crate::CacheMiss`].

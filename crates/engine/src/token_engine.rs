@@ -142,7 +142,7 @@ fn token_report(Report { jobs, stats, .. }: Report) -> TokenReport {
         JobUpdate::Token(_) => Some(TokenUpdate::Token),
         JobUpdate::Finished(_) => Some(TokenUpdate::Finished),
         JobUpdate::Failed(failure) => Some(TokenUpdate::Failed(failure)),
-        // Of what no such request asks for.
+        // Reports that need a field which these requests leave empty.
         JobUpdate::Prompt { .. } | JobUpdate::Alignment(_) | JobUpdate::Hidden(_) => None,
     };
     let updates = jobs.into_iter().filter_map(|report| Some((report.job.0, update(report.update)?)));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use llguidance::Matcher;
 
-use crate::Vocabulary;
+use crate::vocabulary::Vocabulary;
 
 /// A compiled grammar, shared by the sequences that have it.
 #[derive(Clone)]

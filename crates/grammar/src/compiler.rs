@@ -11,7 +11,11 @@ use serde_json::{Value, json};
 
 use crate::cache::Cache;
 use crate::compiled::Compiled;
-use crate::{Grammar, GrammarError, GrammarLimits, Vocabulary, Whitespace, check, lark, schema};
+use crate::error::GrammarError;
+use crate::grammar::{Grammar, Whitespace, check};
+use crate::limits::GrammarLimits;
+use crate::vocabulary::Vocabulary;
+use crate::{lark, schema};
 
 /// Symbols of a compiled grammar, some megabytes of JSON schema.
 const SYMBOLS_MAX: usize = 300_000;

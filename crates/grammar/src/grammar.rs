@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{GrammarError, GrammarLimits, lark, schema};
+use crate::error::GrammarError;
+use crate::limits::GrammarLimits;
+use crate::{lark, schema};
 
 /// What generated text must match. A plain value: what it means does not depend on the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

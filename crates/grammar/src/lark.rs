@@ -3,7 +3,7 @@
 mod in_json;
 mod quoted_regex;
 
-use crate::GrammarError;
+use crate::error::GrammarError;
 pub(crate) use in_json::{expression_in_json, in_json};
 
 /// Whitespace between JSON's tokens: a space, or a line break with indentation. An endless run is no progress.

@@ -8,7 +8,11 @@ use std::collections::VecDeque;
 
 use omnibus_text::catch_panic;
 
-use crate::{Compiled, GrammarError, Opening, TokenMask, Vocabulary};
+use crate::compiled::Compiled;
+use crate::error::GrammarError;
+use crate::mask::TokenMask;
+use crate::opening::Opening;
+use crate::vocabulary::Vocabulary;
 
 /// The state of one sequence's grammar.
 pub struct Matcher {

@@ -4,7 +4,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::{GrammarError, GrammarLimits};
+use crate::error::GrammarError;
+use crate::limits::GrammarLimits;
 
 /// What a keyword's value is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

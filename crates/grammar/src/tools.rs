@@ -10,8 +10,11 @@ use omnibus_text::Tokenizer;
 use omnibus_text::tool_calls::{NAME, WrittenCalls};
 use serde_json::{Map, Value, json};
 
+use crate::error::GrammarError;
+use crate::grammar::Grammar;
+use crate::lark;
+use crate::limits::GrammarLimits;
 use crate::schema::{self, SchemaUse};
-use crate::{Grammar, GrammarError, GrammarLimits, lark};
 use arguments::Arguments;
 use writer::{Writer, json_value};
 

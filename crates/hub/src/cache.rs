@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use crate::error::Error;
 use crate::files::RemoteFile;
-use crate::{Error, ModelId};
+use crate::id::ModelId;
 
 /// A folder with models.
 #[derive(Debug, Clone)]

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use crate::cache::Cache;
 use crate::checksum::Hasher;
+use crate::error::Error;
 use crate::files::RemoteFile;
+use crate::id::ModelId;
 use crate::remote::{Remote, reason};
-use crate::{Error, ModelId};
 
 /// A file that ends early, or a connection that breaks, is resumed so many times in a row without a byte.
 const ATTEMPTS: usize = 5;

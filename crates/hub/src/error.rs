@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::ModelId;
+use crate::id::ModelId;
 
 /// Why a model cannot be fetched.
 #[derive(Debug, Error)]

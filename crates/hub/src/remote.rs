@@ -4,8 +4,9 @@ use reqwest::{Client, Response, StatusCode, header};
 use serde::Deserialize;
 
 use crate::checksum::Checksum;
+use crate::error::Error;
 use crate::files::RemoteFile;
-use crate::{Error, ModelId};
+use crate::id::ModelId;
 
 /// A hub.
 pub(crate) struct Remote {

@@ -2,14 +2,13 @@
 
 use std::cmp::Ordering;
 
-use crate::arithmetic;
 use crate::ast::{Comparison, Operator};
 use crate::error::RenderError;
-use crate::format;
 use crate::meter::Meter;
 use crate::runtime::Runtime;
 use crate::strings::escape;
 use crate::value::{Text, Value};
+use crate::{arithmetic, format};
 
 impl Runtime {
     /// Sets `key` in the entries of a dict that is being made.

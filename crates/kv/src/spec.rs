@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::CacheKind;
+use crate::kind::CacheKind;
 
 /// What one layer group caches and how it is stored. Pools, swapped blocks, blocks on disk and prompt-cache files get
 /// their layout from it; which layers form the group is the model's affair.

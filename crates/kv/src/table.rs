@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BlockId, CacheKind};
+use crate::block::BlockId;
+use crate::kind::CacheKind;
 
 /// The blocks a sequence holds in one layer group, in the order of its positions: sink blocks, then those in the
 /// window. Of a group of states, the one slot.

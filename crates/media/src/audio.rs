@@ -2,7 +2,7 @@
 //!
 //! Invariant: every sample is a finite number, and there is at least one.
 
-use crate::Error;
+use crate::error::Error;
 
 /// Lowest and highest rate of samples that is read or made, in Hz.
 pub(crate) const RATES: std::ops::RangeInclusive<u32> = 1_000..=768_000;

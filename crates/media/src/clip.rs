@@ -2,7 +2,8 @@
 //!
 //! Invariant: a clip has at least one frame, all frames have the same size, and times do not decrease.
 
-use crate::{Error, Image};
+use crate::error::Error;
+use crate::image::Image;
 
 /// A frame that was kept.
 #[derive(Debug, Clone, PartialEq)]

@@ -7,7 +7,9 @@ use std::fmt::Write as _;
 
 use blake3::Hasher;
 
-use crate::{Audio, Clip, Image};
+use crate::audio::Audio;
+use crate::clip::Clip;
+use crate::image::Image;
 
 /// The key of a picture, video or sound, or of a processor's settings.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -2,7 +2,7 @@
 //!
 //! Invariant: `pixels` has exactly `3 * width * height` bytes, and neither side is 0.
 
-use crate::Error;
+use crate::error::Error;
 
 /// Colour channels of every picture.
 pub const CHANNELS: usize = 3;

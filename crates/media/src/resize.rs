@@ -2,8 +2,8 @@
 //!
 //! Invariant: no floating point after the weights, so that every machine gives the same bytes.
 
-use crate::image::CHANNELS;
-use crate::{Error, Image};
+use crate::error::Error;
+use crate::image::{CHANNELS, Image};
 
 /// Bits after the point of a weight.
 const BITS: u32 = 22;

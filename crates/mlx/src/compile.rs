@@ -7,8 +7,8 @@ use std::rc::Rc;
 use cxx::UniquePtr;
 use mlx_sys as sys;
 
-use crate::array::{list, unlist};
-use crate::{Array, Error, Result};
+use crate::array::{Array, list, unlist};
+use crate::error::{Error, Result};
 
 /// What a recording depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

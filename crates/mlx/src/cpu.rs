@@ -9,8 +9,10 @@
 use mlx_sys as sys;
 use sys::kernels::{self, Center, Embed, Float, Gated, Kernel, Linear, Norm, Rows, Weights, kernel_arrays};
 
-use crate::array::{list, unlist};
-use crate::{Array, Dtype, Error, QuantMode, Quantized, Result};
+use crate::array::{Array, list, unlist};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+use crate::quant::{QuantMode, Quantized};
 
 mod adjust;
 mod attention;

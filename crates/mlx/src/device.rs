@@ -5,8 +5,8 @@ use std::fmt;
 
 use mlx_sys as sys;
 
+use crate::error::{Error, Result};
 use crate::planned::is_planned;
-use crate::{Error, Result};
 
 /// Where ops run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

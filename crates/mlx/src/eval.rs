@@ -7,9 +7,9 @@
 use cxx::Exception;
 use mlx_sys as sys;
 
-use crate::array::list;
+use crate::array::{Array, list};
+use crate::error::{Error, Result};
 use crate::planned::is_planned;
-use crate::{Array, Error, Result};
 
 /// How many failures [`recover`] drains before it gives up.
 const MOST_FAILURES: usize = 1000;

@@ -5,9 +5,9 @@ use std::fmt;
 use cxx::UniquePtr;
 use mlx_sys as sys;
 
-use crate::array::NONE;
-use crate::array::check_shape;
-use crate::{Array, Dtype, Error, Result};
+use crate::array::{Array, NONE, check_shape};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
 
 /// How ranks talk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,8 @@
 
 use mlx_sys as sys;
 
-use crate::{Array, Error, Result};
+use crate::array::Array;
+use crate::error::{Error, Result};
 
 impl Array {
     /// Elements `start[i]..stop[i]` of each axis. Negative numbers count from the end; too large ones are cut.

@@ -5,9 +5,11 @@ use std::fmt;
 use cxx::UniquePtr;
 use mlx_sys as sys;
 
+use crate::array::Array;
 use crate::array::{check_shape, list, unlist};
 use crate::device::{self, Backend};
-use crate::{Array, Dtype, Error, Result};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
 
 /// A kernel's text and the names it uses.
 #[derive(Clone, Copy, Debug)]

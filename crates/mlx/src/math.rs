@@ -4,8 +4,8 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use mlx_sys::{self as sys, Binary, Unary};
 
-use crate::array::opt;
-use crate::{Array, Result};
+use crate::array::{Array, opt};
+use crate::error::Result;
 
 macro_rules! unary {
     ($($(#[$doc:meta])* $name:ident => $op:ident;)*) => {

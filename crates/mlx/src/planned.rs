@@ -30,8 +30,11 @@ pub(crate) fn is_planned() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::activation::Activation;
+    use crate::array::Array;
+    use crate::device;
+    use crate::dtype::Dtype;
     use crate::gpu::{GateLayout, Gated, MatrixUnit, Operand, OtherArrays, StepArrays, StepTrace};
-    use crate::{Activation, Array, Dtype, device};
 
     #[test]
     fn a_launch_is_listed_on_a_machine_without_a_gpu() {

@@ -2,8 +2,8 @@
 
 use mlx_sys as sys;
 
-use crate::array::opt;
-use crate::{Array, Error, Result};
+use crate::array::{Array, opt};
+use crate::error::{Error, Result};
 
 /// Whether the rows of a gathered product come in the order of their matrices, which lets MLX use a faster
 /// kernel. Claiming it falsely gives wrong results.

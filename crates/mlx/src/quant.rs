@@ -2,8 +2,10 @@
 
 use mlx_sys as sys;
 
-use crate::array::{opt, unlist};
-use crate::{Array, Dtype, Error, Result, Sorted};
+use crate::array::{Array, opt, unlist};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
+use crate::product::Sorted;
 
 /// How numbers are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

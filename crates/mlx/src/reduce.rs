@@ -2,7 +2,8 @@
 
 use mlx_sys::{self as sys, Along, Counted, Reduce};
 
-use crate::{Array, Error, Result};
+use crate::array::Array;
+use crate::error::{Error, Result};
 
 macro_rules! reduce {
     ($($(#[$doc:meta])* $name:ident, $keeping:ident => $op:ident;)*) => {

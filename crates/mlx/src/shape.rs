@@ -2,8 +2,9 @@
 
 use mlx_sys as sys;
 
-use crate::array::{check_shape, list, unlist};
-use crate::{Array, Dtype, Error, Result};
+use crate::array::{Array, check_shape, list, unlist};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
 
 impl Array {
     /// Converts the values. Floats are cut towards zero on the way to integers; anything but 0 is true.

@@ -7,7 +7,7 @@ use mlx::Array;
 use omnibus_kv::BlockTable;
 use serde::{Deserialize, Serialize};
 
-use crate::CrossWeights;
+use crate::cross_weights::CrossWeights;
 
 /// Tokens of several sequences, end to end, padded at the end to one of a few sizes, for compiled kernels.
 pub struct Batch {

@@ -19,7 +19,7 @@ mod residual;
 
 use mlx::Array;
 
-use crate::AttentionSpan;
+use crate::mixers::AttentionSpan;
 use crate::ops::LayerContext;
 pub(crate) use adapted::{AdaptedPass, AdaptedWeight, Adapters};
 pub(crate) use alternating::{AlternatingBlock, CopiesBlock};

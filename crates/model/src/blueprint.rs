@@ -18,10 +18,13 @@ pub use stage::Stage;
 
 use std::ops::Range;
 
-use crate::{
-    Absent, Activation, AttentionSpan, Bidirectional, Mixer, Mlp, Norm, Position, RotaryAxes, SpanRuns,
-    WeightRewrite,
-};
+use crate::Activation;
+use crate::batch::SpanRuns;
+use crate::mixers::{Absent, AttentionSpan, Bidirectional, Mixer};
+use crate::mlps::Mlp;
+use crate::norm::Norm;
+use crate::rewrite::WeightRewrite;
+use crate::rope::{Position, RotaryAxes};
 
 /// Everything the decoder needs of one checkpoint.
 #[derive(Debug, Clone, PartialEq)]

@@ -19,11 +19,15 @@ use std::path::{Path, PathBuf};
 use mlx::Dtype;
 use serde_json::{Map, Value};
 
-use crate::weights::{Published, published};
-use crate::{
-    ConfigError, Error, InputSquares, Kernels, LoadError, Model, Quantization, QuantizationChoice, Source,
-    WeightRewrite, Weights, encoders, families,
-};
+use crate::config::ConfigError;
+use crate::decoder::Model;
+use crate::error::Error;
+use crate::input_squares::InputSquares;
+use crate::ops::Kernels;
+use crate::quantization::{Quantization, QuantizationChoice};
+use crate::rewrite::WeightRewrite;
+use crate::weights::{LoadError, Published, Source, Weights, published};
+use crate::{encoders, families};
 
 pub use recipe::Recipe;
 

@@ -14,20 +14,23 @@ use mlx::gpu::{FEW_ROWS_MAX, KernelOrder, KernelTime, OtherArrays, StepArrays, S
 use mlx::{Array, Dtype};
 use omnibus_kv::{FloatType, KvFormat};
 
+use crate::batch::{Batch, CrossStates, MultimodalRows};
 use crate::blocks::{
     AdaptedPass, Adapters, Embedding, Linear, MediaVocabularyBlock, NormBlock, PerLayerEmbedding,
 };
-use crate::blueprint::{EMBED_NORM, POSITIONS};
-use crate::forward::{AttentionPath, ForwardContext, LogitRows};
-use crate::ops::{AttentionNeeds, ByLength, Ops};
+use crate::blueprint::{Blueprint, EMBED_NORM, Head, LayerSpec, POSITIONS, Stage};
+use crate::error::Error;
+use crate::forward::{AttentionPath, ForwardContext, KvPath, LogitRows};
+use crate::kernel_choice::{GpuKernel, KernelChoice};
+use crate::kv_cache::KvCache;
+use crate::kv_format::KvStorage;
+use crate::mixers::Mixer;
+use crate::ops::{AttentionNeeds, ByLength, Kernels, Ops};
 use crate::params::{Param, Params};
+use crate::quantization::Quantization;
 use crate::step_graphs::StepGraphs;
-use crate::weights::Store;
-use crate::{
-    Batch, Blueprint, CrossStates, Error, GpuKernel, Head, KernelChoice, Kernels, KvCache, KvPath, KvStorage,
-    LayerSpec, LoadError, Mixer, MultimodalRows, Quantization, Source, Stage, Weights, families,
-    kernel_check, kv_format,
-};
+use crate::weights::{LoadError, Source, Store, Weights};
+use crate::{families, kernel_check, kv_format};
 pub use compile_ahead::PassShape;
 pub use launches::StepLaunches;
 use layer::Layer;
@@ -362,7 +365,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::RandomWeights;
+    use crate::weights::RandomWeights;
 
     /// Every tensor of a checkpoint is one of the network's arrays, or part of one, but for tables that are computed once.
     #[test]

@@ -2,10 +2,13 @@
 
 use std::num::NonZeroUsize;
 
-use crate::{
-    ACTIVATIONS, Activation, Attention, AttentionSpan, Bidirectional, Blueprint, Config, ConfigError,
-    GatedMlp, Head, KeySource, LayerSpec, Names, Norm, Passes, Position, Stage, StreamKind,
-};
+use crate::Activation;
+use crate::blueprint::{Blueprint, Head, LayerSpec, Names, Passes, Stage, StreamKind};
+use crate::config::{Config, ConfigError};
+use crate::mixers::{Attention, AttentionSpan, Bidirectional, KeySource};
+use crate::mlps::{ACTIVATIONS, GatedMlp};
+use crate::norm::Norm;
+use crate::rope::Position;
 
 /// Sizes and the norm, under the names nearly every transformer uses.
 #[derive(Debug, Clone, Copy, PartialEq)]

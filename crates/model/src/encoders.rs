@@ -34,7 +34,7 @@ mod weights;
 
 use serde_json::{Map, Value};
 
-use crate::{Config, ConfigError};
+use crate::config::{Config, ConfigError};
 pub use audio::{
     AudioBlueprint, AudioEncoder, AudioFamily, AudioInput, AudioLayer, AudioPositions, BeyondEnd, Conformer,
     FramePadding, LocalAttention, PlaneNorm, Stem,

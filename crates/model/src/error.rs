@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::{ConfigError, LoadError};
+use crate::config::ConfigError;
+use crate::weights::LoadError;
 
 /// Why a model cannot be loaded or run. Loading errors name the file and what to do.
 #[derive(Debug, Error)]

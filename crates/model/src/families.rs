@@ -121,7 +121,8 @@ use serde_json::{Map, Value};
 
 pub(crate) use text_defaults::with_defaults;
 
-use crate::{Blueprint, Config, ConfigError};
+use crate::blueprint::Blueprint;
+use crate::config::{Config, ConfigError};
 
 /// How one `model_type` is read.
 pub struct Family {

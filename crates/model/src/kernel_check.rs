@@ -22,8 +22,12 @@ use omnibus_kv::KvFormat;
 
 use weights::CheckedWeights;
 
+use crate::blueprint::{Blueprint, LayerSpec};
+use crate::kernel_choice::{GpuKernel, KernelChoice};
+use crate::kv_format;
+use crate::mixers::{Attention, Mixer};
+use crate::quantization::Quantization;
 use crate::take_rows::{self, take_rows};
-use crate::{Attention, Blueprint, GpuKernel, KernelChoice, LayerSpec, Mixer, Quantization, kv_format};
 
 /// One kernel at one shape.
 #[derive(Debug, Clone, PartialEq)]

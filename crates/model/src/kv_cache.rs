@@ -12,7 +12,9 @@ mod transfer;
 use mlx::{Array, Dtype};
 use omnibus_kv::{BlockId, KvCacheSpec};
 
-use crate::{Blueprint, KvStorage, kv_format};
+use crate::blueprint::Blueprint;
+use crate::kv_format;
+use crate::kv_format::KvStorage;
 pub use groups::{KvCacheGroup, VisibleTo};
 pub use transfer::{BlockBytes, BlockExport};
 

@@ -7,7 +7,7 @@ use mlx::cpu::Packing;
 use mlx::{Array, Dtype, QuantMode, Quantized};
 use omnibus_kv::{FloatType, KvFormat};
 
-use crate::Blueprint;
+use crate::blueprint::Blueprint;
 
 /// How the keys and values of a whole model are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::Norm;
+use crate::norm::Norm;
 
 /// Tensor names, shapes, outermost axis first, and roles, in name order; as if nothing were quantized.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

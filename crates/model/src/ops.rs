@@ -23,9 +23,10 @@ use mlx::cpu::{Activations, Projected};
 
 use crate::environment;
 use crate::forward::{AttentionPath, AttentionReads, ForwardContext, Gather, Run};
-use crate::kv_cache::poisoned;
+use crate::kv_cache::{KvCache, poisoned};
+use crate::kv_format::KvStorage;
+use crate::mixers::{Attention, LatentAttention};
 use crate::params::Param;
-use crate::{Attention, KvCache, KvStorage, LatentAttention};
 pub(crate) use convolution::ConvolutionCall;
 pub(crate) use delta_rule::DeltaRule;
 pub(crate) use gpu_fusions::{GpuFusions, clipped};

@@ -18,8 +18,9 @@ use std::path::Path;
 use mlx::io::Safetensors;
 use omnibus_kv::{BlockId, KvCacheSpec};
 
-use crate::kv_cache::BlockExport;
-use crate::{Blueprint, KvCache, KvCacheGroup, LoadError};
+use crate::blueprint::Blueprint;
+use crate::kv_cache::{BlockExport, KvCache, KvCacheGroup};
+use crate::weights::LoadError;
 use layer::{LayerCache, LayerOfFile};
 
 /// Where we note a prompt's tokens, in the metadata.

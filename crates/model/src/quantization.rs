@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use mlx::QuantMode;
 use serde_json::{Map, Value};
 
-use crate::ConfigError;
+use crate::config::ConfigError;
 
 pub use foreign::{Foreign, TernaryScale, ZeroPoints};
 

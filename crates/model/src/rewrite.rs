@@ -4,7 +4,7 @@
 //! reaches the forward pass. A checkpoint mlx-lm has already converted passes through untouched: a
 //! rewrite whose source names are absent does nothing.
 
-use crate::Pattern;
+use crate::pattern::Pattern;
 
 /// One step from published tensors to ours. Of a packed module, codes, scales and biases change alike, and the paths in
 /// its quantization follow.

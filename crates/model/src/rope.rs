@@ -1,6 +1,7 @@
 //! How position enters attention.
 
-use crate::{Config, ConfigError, RotaryPairing};
+use crate::RotaryPairing;
+use crate::config::{Config, ConfigError};
 
 /// How position enters attention.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,7 +2,7 @@
 //!
 //! A rule names the config fields it is about, as most families spell them, and their values.
 
-use crate::Position;
+use crate::rope::Position;
 
 /// Larger sizes would only allocate memory; no model has them.
 const SIZE_MAX: usize = 1 << 24;

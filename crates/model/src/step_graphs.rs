@@ -14,8 +14,9 @@ use comparison::{Comparison, GraphUse, difference};
 use mlx::gpu::{KernelOrder, OtherArrays, StepArrays, StepGraph, StepTrace};
 use mlx::{Array, Dtype};
 
+use crate::batch::Batch;
 use crate::forward::{ForwardContext, Numbers};
-use crate::{Batch, KvCache};
+use crate::kv_cache::KvCache;
 
 /// The graphs of one model.
 #[derive(Default)]

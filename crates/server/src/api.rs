@@ -20,9 +20,8 @@ use crate::error::ApiError;
 use crate::lower::{Caller, Choices, GenerationBatch, expand};
 use crate::observe::ObservedEvents;
 use crate::request_id::RequestId;
-use crate::response::sse;
 use crate::response::{
-    ChoiceEvents, Delivery, Event, Framer, JsonBody, ResponseHeader, frames, full, merge, reply,
+    ChoiceEvents, Delivery, Event, Framer, JsonBody, ResponseHeader, frames, full, merge, reply, sse,
 };
 use crate::stored_responses::StoredResponses;
 use crate::wire;

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use crate::Error;
+use crate::error::Error;
 
 /// The largest file that is read. The tokenizers of published models stay below 40 MB.
 const MAX_BYTES: u64 = 256 << 20;

@@ -2,7 +2,8 @@
 //!
 //! Invariant: a format is used only by a tokenizer that has all of its markers as tokens.
 
-use crate::{AddSpecial, Error, Tokenizer};
+use crate::error::Error;
+use crate::tokenizer::{AddSpecial, Tokenizer};
 
 /// How a prompt for the text between two others is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,7 +25,7 @@ pub use self::source::TemplateName;
 pub use self::tool_prompt::ToolPrompt;
 pub use omnibus_jinja::Limits;
 
-use crate::Error;
+use crate::error::Error;
 use crate::message::Message;
 
 /// Names of a rendering that `kwargs` may not set.

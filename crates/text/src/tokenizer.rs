@@ -8,9 +8,9 @@ use std::path::Path;
 use serde_json::{Map, Value};
 use tokenizers::AddedToken;
 
-use crate::Error;
 use crate::catch_panic::catch_panic;
 use crate::decoder::Decoder;
+use crate::error::Error;
 use crate::files;
 
 /// Whether encoding adds the tokens that the model expects around a text, as its first one.

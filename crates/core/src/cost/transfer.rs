@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Moments, after, trust};
-use crate::Tick;
+use crate::request::Tick;
 
 /// A kind of transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

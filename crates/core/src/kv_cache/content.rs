@@ -80,7 +80,7 @@ impl ContentIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Token;
+    use crate::request::Token;
 
     fn content(tokens: &[Token], mm_hashes: &[(usize, u128)]) -> BlockContent {
         BlockContent { tokens: tokens.into(), mm_hashes: mm_hashes.to_vec() }

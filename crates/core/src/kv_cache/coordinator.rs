@@ -8,8 +8,9 @@ use omnibus_kv::{BlockId, BlockTable, CacheKind, RequiredBlocks};
 use smallvec::{SmallVec, smallvec};
 
 use super::group::{GroupCache, HitRun, HitState};
+use crate::plan::CachedBlock;
 use crate::prefix::BlockHash;
-use crate::{CachedBlock, Settings};
+use crate::settings::Settings;
 
 /// The caches of all layer groups, in the order of the settings.
 #[derive(Debug, Clone)]

@@ -6,11 +6,11 @@
 use omnibus_kv::BlockId;
 
 use super::Scheduler;
+use crate::cost::StepLoad;
+use crate::event::{Event, FinishReason};
+use crate::plan::{Allocation, BlockCopy, Plan, PrefixLookup, ScheduledSequence};
+use crate::request::{Class, SequenceId};
 use crate::sequence::{Phase, Stage};
-use crate::{
-    Allocation, BlockCopy, Class, Event, FinishReason, Plan, PrefixLookup, ScheduledSequence, SequenceId,
-    StepLoad,
-};
 
 /// A block that a sequence copies before its first step.
 struct CopyOnWrite {

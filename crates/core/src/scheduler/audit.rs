@@ -1,8 +1,8 @@
 //! Whether the scheduler's state contradicts itself.
 
 use super::{Scheduler, fcfs};
-use crate::Schedule;
 use crate::sequence::{Phase, Sequence};
+use crate::settings::Schedule;
 
 /// Panics if the state contradicts itself. Costs a pass over everything.
 pub(super) fn audit(scheduler: &Scheduler) {

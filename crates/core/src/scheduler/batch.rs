@@ -4,8 +4,8 @@
 
 use super::plan_builder::PlanBuilder;
 use super::{Scheduler, fcfs};
+use crate::request::{SequenceId, Tick};
 use crate::sequence::Sequence;
-use crate::{SequenceId, Tick};
 
 /// Plans the running batch, or opens the next.
 pub(super) fn fill(builder: &mut PlanBuilder<'_>, now: Tick) {

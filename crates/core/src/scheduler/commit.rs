@@ -2,10 +2,10 @@
 
 use super::in_flight::InFlightSequence;
 use super::{Scheduler, fair};
+use crate::event::{Event, Failure, FinishReason};
+use crate::outcome::{AcceptedTokens, Outcome, SequenceOutput, Stop};
+use crate::request::{Goal, SequenceId, Token};
 use crate::sequence::{Phase, Sequence};
-use crate::{
-    AcceptedTokens, Event, Failure, FinishReason, Goal, Outcome, SequenceId, SequenceOutput, Stop, Token,
-};
 
 impl Scheduler {
     /// Accounts for the outcome of the oldest plan in flight, and returns the events for clients.

@@ -8,8 +8,9 @@
 //! never enough for a part, one in [`STARVED_STEPS`] steps is followed by one part, so that encoding ends.
 
 use super::{Scheduler, fair};
+use crate::cost::StepLoad;
+use crate::request::{Class, SequenceId, Tick};
 use crate::sequence::{Hold, HoldReason, Phase, Sequence};
-use crate::{Class, SequenceId, StepLoad, Tick};
 
 /// Steps without a part after which one follows whatever the time.
 const STARVED_STEPS: u32 = 8;

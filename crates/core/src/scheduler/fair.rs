@@ -23,8 +23,9 @@ use super::Scheduler;
 use super::plan_builder::{PlanBuilder, Reserve, Scheduled, Victims};
 use super::prefill_budget::{LEAST_TOKENS, PrefillBudget, TimeBudget};
 use super::waiting::RoundRobin;
+use crate::cost::{CostModel, StepLoad};
+use crate::request::{Class, Tick};
 use crate::sequence::Sequence;
-use crate::{Class, CostModel, StepLoad, Tick};
 
 /// From arrival to the first token, without a target.
 const TTFT: f64 = 2e6;

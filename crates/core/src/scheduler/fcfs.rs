@@ -6,7 +6,7 @@
 
 use super::plan_builder::{PlanBuilder, Reserve, Scheduled};
 use super::sequences::Sequences;
-use crate::SequenceId;
+use crate::request::SequenceId;
 use crate::sequence::{Hold, HoldReason, Phase, Sequence};
 
 /// Plans sequences, oldest first: running ones advance, waiting ones are admitted. A sequence without free blocks

@@ -6,7 +6,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::{Plan, PlanId, ScheduledSequence, SequenceId, StepLoad, Tick};
+use crate::cost::StepLoad;
+use crate::plan::{Plan, PlanId, ScheduledSequence};
+use crate::request::{SequenceId, Tick};
 
 /// Steps that may be in flight at once: one computes while the next is built.
 const IN_FLIGHT_MAX: usize = 2;

@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use crate::kv_cache::KvCacheManager;
+use crate::plan::{CacheMiss, PrefixLookup};
 use crate::prefix::BlockHash;
 use crate::request::LookupContext;
 use crate::sequence::Sequence;
-use crate::{CacheMiss, CacheMisses, PrefixLookup};
+use crate::stats::CacheMisses;
 
 /// Most first blocks that are remembered.
 const FIRST_BLOCKS_MAX: usize = 4096;

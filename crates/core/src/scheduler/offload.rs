@@ -15,9 +15,11 @@ use std::collections::BTreeSet;
 use omnibus_kv::BlockId;
 
 use super::Scheduler;
+use crate::cost::Transfer;
+use crate::plan::{CachedBlock, Plan};
 use crate::prefix::BlockHash;
+use crate::request::{SequenceId, Tick};
 use crate::sequence::{HoldReason, Phase, Sequence, SequenceCache};
-use crate::{CachedBlock, Plan, SequenceId, Tick, Transfer};
 
 /// A store of blocks outside of the pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

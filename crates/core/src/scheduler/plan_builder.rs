@@ -9,8 +9,9 @@ use omnibus_kv::CacheKind;
 use super::Scheduler;
 use super::free_blocks::FreeBlocks;
 use super::prefill_budget::PrefillBudget;
+use crate::plan::{Plan, Preempted, ScheduledSequence};
+use crate::request::{Class, SequenceId, Tick};
 use crate::sequence::{Phase, Sequence};
-use crate::{Class, Plan, Preempted, ScheduledSequence, SequenceId, Tick};
 
 /// A plan in the making.
 pub(super) struct PlanBuilder<'a> {

@@ -2,8 +2,9 @@
 
 use super::sequences::Sequences;
 use super::split;
+use crate::plan::Plan;
+use crate::request::SequenceId;
 use crate::sequence::Stage;
-use crate::{Plan, SequenceId};
 
 /// What a policy remembers from plan to plan.
 #[derive(Debug, Clone, Copy)]

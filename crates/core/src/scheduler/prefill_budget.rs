@@ -3,7 +3,7 @@
 //! Invariant: while a sequence decodes, no step prefills more than twice the tokens of the largest measured step. So an
 //! unmeasured machine is learned from small chunks. A span that a step computes whole may be larger; nothing is left then.
 
-use crate::{CostModel, StepLoad};
+use crate::cost::{CostModel, StepLoad};
 
 /// The first chunk, before any measurement, in tokens.
 const CAREFUL_TOKENS: usize = 32;

@@ -5,7 +5,9 @@
 
 use super::sequences::Sequences;
 use super::waiting::WaitingQueue;
-use crate::{Class, CostModel, Rejection, Settings, StepLoad, Tick};
+use crate::cost::{CostModel, StepLoad};
+use crate::request::{Class, Rejection, Tick};
+use crate::settings::Settings;
 
 /// The weight of the newest output in the usual length.
 const ANSWER_GAIN: f64 = 0.05;

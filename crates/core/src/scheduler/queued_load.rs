@@ -2,7 +2,7 @@
 //!
 //! Invariant: sums only; no operation looks at more than one sequence.
 
-use crate::StepLoad;
+use crate::cost::StepLoad;
 use crate::sequence::Sequence;
 
 /// What there is to compute of the waiting sequences, added up as they come and go.

@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 
 use super::in_flight::{InFlightSequence, InFlightStep};
-use crate::{SequenceId, StepLimits};
+use crate::request::SequenceId;
+use crate::settings::StepLimits;
 
 /// Good steps before limits are doubled, without recent failures.
 const BACKOFF_MIN: u32 = 8;

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Index;
 
 use super::waiting::WaitingQueue;
+use crate::request::{Request, SequenceId, Tick};
 use crate::sequence::{Hold, HoldReason, Phase, Rank, Sequence};
-use crate::{Request, SequenceId, Tick};
 
 /// All sequences: waiting, running, and being released.
 #[derive(Debug, Clone, Default)]

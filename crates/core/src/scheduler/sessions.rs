@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::kv_cache::{KvCacheManager, Pin};
 use crate::prefix::BlockHash;
+use crate::request::Tick;
 use crate::sequence::Sequence;
-use crate::{SessionInfo, Tick};
+use crate::stats::SessionInfo;
 
 /// Most sessions at once; beyond, the least recently used one ends.
 const SESSIONS_MAX: usize = 4096;

@@ -13,8 +13,9 @@ use std::iter::Peekable;
 
 use super::plan_builder::{PlanBuilder, Reserve, Scheduled};
 use super::sequences::Sequences;
+use crate::plan::Plan;
+use crate::request::SequenceId;
 use crate::sequence::{Sequence, Stage};
-use crate::{Plan, SequenceId};
 
 /// Plans a step of the pool whose turn it is.
 pub(super) fn fill(builder: &mut PlanBuilder<'_>) {

@@ -8,12 +8,12 @@
 
 use std::ops::Range;
 
+use crate::cost::{CostModel, StepLoad, Transfer};
 use crate::kv_cache::{KvCacheManager, PreemptionLoss};
+use crate::plan::{CachedBlock, PreemptionMode};
+use crate::scheduler::OffloadTier;
 use crate::sequence::Sequence;
-use crate::{
-    CachedBlock, CostModel, Offload, OffloadTier, PreemptionMode, PreemptionPolicy, Settings, StepLoad,
-    SwapSettings, Transfer,
-};
+use crate::settings::{Offload, PreemptionPolicy, Settings, SwapSettings};
 
 /// How preempted sequences leave, and the blocks to be offloaded for them.
 #[derive(Debug, Clone)]

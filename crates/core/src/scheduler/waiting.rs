@@ -10,8 +10,8 @@ use std::iter::Peekable;
 use std::ops::Bound;
 
 use super::queued_load::QueuedLoad;
+use crate::request::{Class, SequenceId};
 use crate::sequence::{Rank, Sequence};
-use crate::{Class, SequenceId};
 
 /// The waiting queue.
 #[derive(Debug, Clone, Default)]

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use super::script::Script;
 use super::{Quantiles, Report};
-use crate::{Class, Event, Failure, FinishReason, Goal, LatencyTargets, SequenceId, Stop, Tick};
+use crate::event::{Event, Failure, FinishReason};
+use crate::outcome::Stop;
+use crate::request::{Class, Goal, SequenceId, Tick};
+use crate::settings::LatencyTargets;
 
 /// All clients with an accepted request.
 #[derive(Debug, Default)]

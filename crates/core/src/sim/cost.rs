@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Plan, ScheduledSequence, Tick};
+use crate::plan::{Plan, ScheduledSequence};
+use crate::request::Tick;
 
 /// How long a step takes: `step + Σ (token · new tokens + context · tokens attended to)`, with prices for chunks of one
 /// token and of more, because memory bounds the one and arithmetic the other.

@@ -9,10 +9,11 @@ use omnibus_kv::{BlockId, BlockTable, CacheKind};
 
 use super::clients::Clients;
 use super::script::Script;
-use crate::{
-    BlockCopy, Plan, PlanId, ScheduledSequence, Scheduler, SequenceId, SequenceOutput, Settings, Tick,
-    TokenSource,
-};
+use crate::outcome::SequenceOutput;
+use crate::plan::{BlockCopy, Plan, PlanId, ScheduledSequence, TokenSource};
+use crate::request::{SequenceId, Tick};
+use crate::scheduler::Scheduler;
+use crate::settings::Settings;
 
 /// Content that no step may read.
 const GARBAGE: u64 = 0;
@@ -88,7 +89,7 @@ impl RowResult {
 impl Device {
     /// Memory with garbage.
     pub(super) fn new(settings: &Settings) -> Self {
-        let group = |group: &crate::CacheGroup| GroupMemory {
+        let group = |group: &crate::settings::CacheGroup| GroupMemory {
             kind: group.kind(),
             slots: vec![GARBAGE; group.blocks as usize * settings.block_size],
             users: vec![[(0, User::Several); 2]; group.blocks as usize],

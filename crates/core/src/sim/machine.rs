@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::Cost;
-use crate::{CostModel, Plan, StepLoad, Tick};
+use crate::cost::{CostModel, StepLoad};
+use crate::plan::Plan;
+use crate::request::Tick;
 
 /// How long a step takes on the machine that is played.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Stats, Tick};
+use crate::request::Tick;
+use crate::stats::Stats;
 
 /// The result of a scenario.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cost, Machine, Price, Rng};
 use crate::random::mix;
-use crate::{
-    CacheGroup, Class, LatencyTargets, Offload, PreemptionPolicy, PrefixCache, Schedule, Settings,
-    StageLimits, StaticBatch, SwapSettings, Tick, Tuning,
+use crate::request::{Class, Tick};
+use crate::settings::{
+    CacheGroup, LatencyTargets, Offload, PreemptionPolicy, PrefixCache, Schedule, Settings, StageLimits,
+    StaticBatch, SwapSettings, Tuning,
 };
 
 /// A scenario to simulate.

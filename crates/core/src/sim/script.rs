@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use super::{Arrival, Scenario, SpanKind};
+use crate::outcome::Stop;
 use crate::random::mix;
-use crate::{Goal, Request, Stop, Tick, Token};
+use crate::request::{Goal, Request, Tick, Token};
 
 /// One request's tokens, known from the beginning.
 #[derive(Debug, Clone)]

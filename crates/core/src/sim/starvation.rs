@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::SequenceId;
+use crate::request::SequenceId;
 
 /// How often the oldest sequence was passed over in a row.
 #[derive(Debug, Default)]

@@ -5,8 +5,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::device::Device;
 use super::{Rng, Tier};
+use crate::cost::Transfer;
+use crate::plan::CachedBlock;
 use crate::random::mix;
-use crate::{CachedBlock, HoldReason, OffloadTier, Scheduler, SequenceId, Settings, Tick, Transfer};
+use crate::request::{SequenceId, Tick};
+use crate::scheduler::{OffloadTier, Scheduler};
+use crate::sequence::HoldReason;
+use crate::settings::Settings;
 
 /// Names a block: its group and its key.
 type Name = (usize, u128);

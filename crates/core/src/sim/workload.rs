@@ -2,7 +2,7 @@
 
 use super::Rng;
 use super::scenario::Arrival;
-use crate::Tick;
+use crate::request::Tick;
 
 /// Traffic made from stated distributions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

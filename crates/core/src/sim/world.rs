@@ -10,11 +10,13 @@ use super::script::Script;
 use super::starvation::Starvation;
 use super::tier::Storage;
 use super::{Audits, Overlap, Report, Rng, Scenario};
+use crate::event::Event;
+use crate::outcome::{Outcome, Stop};
+use crate::plan::{Plan, ScheduledSequence};
 use crate::random::mix;
-use crate::{
-    CacheGroup, Class, Event, Outcome, Plan, Schedule, ScheduledSequence, Scheduler, SequenceId, Settings,
-    Stop, Tick,
-};
+use crate::request::{Class, SequenceId, Tick};
+use crate::scheduler::Scheduler;
+use crate::settings::{CacheGroup, Schedule, Settings};
 
 /// The oldest sequence is computed at least once in so many steps, while no step fails.
 const STARVATION_STEPS: u64 = 3;

@@ -26,7 +26,7 @@ pub(super) struct PendingHidden {
 }
 
 impl PendingHidden {
-    /// Those of all `rows`, in order. `hidden`: what the pass gave for them, `[n, width]`.
+    /// Hidden states of all `rows`, in order. `hidden`: what the pass gave for them, `[n, width]`.
     pub(super) fn of(rows: &[ReportedRows], hidden: &Array) -> mlx::Result<Vec<Self>> {
         let [_, width] = hidden.dims()?;
         let mut from = 0;

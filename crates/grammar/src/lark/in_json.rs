@@ -5,7 +5,7 @@
 //! notation is read as far as that needs.
 
 use super::quoted_regex::{quoted_text, rule, terminal};
-use crate::GrammarError;
+use crate::error::GrammarError;
 
 /// Terminals that a grammar may import from Lark's `common`.
 const COMMON: &[(&str, &str)] = &[

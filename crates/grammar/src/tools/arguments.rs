@@ -7,8 +7,11 @@ use super::keywords::{constants, is_required, members, with_definitions};
 use super::notation::NotationWriter;
 use super::writer::Writer;
 use super::{INPUT, text_value};
+use crate::error::GrammarError;
+use crate::grammar::{Grammar, check};
+use crate::lark;
+use crate::limits::GrammarLimits;
 use crate::schema::SchemaUse;
-use crate::{Grammar, GrammarError, GrammarLimits, check, lark};
 
 /// The arguments of the tool at an index.
 pub(super) struct Arguments {

@@ -8,8 +8,9 @@ use serde_json::{Map, Value, json};
 use super::keywords::{constants, is_required, members};
 use super::text_value;
 use super::writer::{Writer, json_value};
+use crate::error::GrammarError;
+use crate::lark;
 use crate::schema::SchemaUse;
-use crate::{GrammarError, lark};
 
 /// Keywords without rules here. Schemas that are used strictly have none of them.
 const WITHOUT_RULES: &[&str] =

@@ -5,7 +5,9 @@ use omnibus_text::{AddSpecial, Tokenizer};
 use serde_json::{Map, Value, json};
 
 use super::Tool;
-use crate::{GrammarError, GrammarLimits, lark};
+use crate::error::GrammarError;
+use crate::lark;
+use crate::limits::GrammarLimits;
 
 /// What the model may write for [`IDENTIFIER`].
 const AN_IDENTIFIER: &str = "/[A-Za-z0-9_\\-]{1,32}/";

@@ -10,7 +10,10 @@ use ::image::{AnimationDecoder, Frames, ImageDecoder, ImageError};
 use super::format::Format;
 use super::image::{check_dimensions, decoder_limits, error_of, rgb};
 use super::keeping::{Keeping, rate_of};
-use crate::{Alpha, Clip, Error, Limits, Sampling};
+use crate::clip::{Clip, Sampling};
+use crate::decode::Alpha;
+use crate::error::Error;
+use crate::limits::Limits;
 
 /// Frames without a delay are shown for so long, as browsers do.
 const DELAY_S: f64 = 0.1;

@@ -14,8 +14,9 @@ use symphonia::core::meta::MetadataOptions;
 
 use super::format::{Format, describe};
 use super::resample::Resampler;
-use crate::audio::RATES;
-use crate::{Audio, Error, Limits};
+use crate::audio::{Audio, RATES};
+use crate::error::Error;
+use crate::limits::Limits;
 
 /// Formats of sound, for messages.
 const SUPPORTED: &str = "WAV, AIFF, MP3, AAC, FLAC, Ogg Vorbis, MP4/M4A and Matroska/WebM";

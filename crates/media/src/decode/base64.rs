@@ -2,7 +2,7 @@
 
 use base64_simd::STANDARD_NO_PAD;
 
-use crate::Error;
+use crate::error::Error;
 
 /// The bytes of a text in base64 (RFC 4648, section 4), with or without padding. Line breaks between them are left out. Fails with what is
 /// wrong with the text.

@@ -14,8 +14,10 @@ use super::format::describe;
 use super::heif;
 use super::image::check_dimensions;
 use super::keeping::{Keeping, rate_of};
-use crate::error::one_line;
-use crate::{Clip, Error, Image, Limits, Sampling};
+use crate::clip::{Clip, Sampling};
+use crate::error::{Error, one_line};
+use crate::image::Image;
+use crate::limits::Limits;
 
 /// Containers that it may open. Playlists and lists of files are not among them, as these name other files.
 const CONTAINERS: &str = "mov,matroska,avi,mpegts,mpeg,flv,asf,ogg,mp3,aac,flac,wav,aiff,caf,amr,ac3,eac3,mpegvideo,h264,hevc,av1,ivf,avif";

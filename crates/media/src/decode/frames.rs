@@ -2,7 +2,10 @@
 
 use super::image::decode_image;
 use super::keeping::Keeping;
-use crate::{Alpha, Clip, Error, Limits, Sampling};
+use crate::clip::{Clip, Sampling};
+use crate::decode::Alpha;
+use crate::error::Error;
+use crate::limits::Limits;
 
 /// Decodes those of the images, files in any format, that `sampling` keeps of a video with `rate` frames a second. Of an
 /// animation the first frame counts.

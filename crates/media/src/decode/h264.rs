@@ -13,7 +13,10 @@ use symphonia::core::formats::{FormatReader, TrackType};
 use super::audio::{next_packet, open};
 use super::format::Format;
 use super::keeping::{Keeping, rate_of};
-use crate::{Clip, Error, Image, Limits, Sampling};
+use crate::clip::{Clip, Sampling};
+use crate::error::Error;
+use crate::image::Image;
+use crate::limits::Limits;
 
 /// Most packets of a video track.
 const PACKETS_MAX: usize = 2_000_000;

@@ -9,9 +9,9 @@ use ::image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader};
 
 use super::format::{Format, describe};
 use super::webp;
-use crate::error::one_line;
-use crate::image::CHANNELS;
-use crate::{Error, Image, Limits};
+use crate::error::{Error, one_line};
+use crate::image::{CHANNELS, Image};
+use crate::limits::Limits;
 
 /// Formats of pictures, for messages.
 pub(super) const SUPPORTED: &str = "JPEG, PNG, WebP, GIF, BMP and TIFF";

@@ -3,8 +3,10 @@
 //! Invariant: only frames that are kept stay in memory; their number, their pixels and all pixels that are decoded have
 //! limits.
 
-use crate::clip::Frame;
-use crate::{Clip, Error, Image, Limits, Sampling};
+use crate::clip::{Clip, Frame, Sampling};
+use crate::error::Error;
+use crate::image::Image;
+use crate::limits::Limits;
 
 /// Formats of video, for messages.
 pub(super) const SUPPORTED: &str =

@@ -25,7 +25,8 @@ pub use self::frames::decode_frames;
 pub use self::image::{Alpha, decode_image};
 pub use self::video::decode_video;
 
-use crate::{Error, Limits};
+use crate::error::Error;
+use crate::limits::Limits;
 
 /// Runs a decoder of another project. One that panics, whatever the input, has not decoded it.
 fn contained<T>(format: &'static str, decode: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {

@@ -3,7 +3,7 @@
 use rubato::audioadapter_buffers::direct::SequentialSlice;
 use rubato::{Fft, FixedSync, Indexing, Resampler as _};
 
-use crate::Error;
+use crate::error::Error;
 
 /// Samples that are resampled at a time, about.
 const CHUNK: usize = 4096;

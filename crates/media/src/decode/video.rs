@@ -7,7 +7,9 @@ use super::ffmpeg::Ffmpeg;
 use super::format::{Format, describe};
 use super::h264;
 use super::keeping::SUPPORTED;
-use crate::{Clip, Error, Limits, Sampling};
+use crate::clip::{Clip, Sampling};
+use crate::error::Error;
+use crate::limits::Limits;
 
 /// Decodes the frames of a video that `sampling` keeps. Formats and codecs that no library here decodes go through
 /// `ffmpeg`, where the user has one.

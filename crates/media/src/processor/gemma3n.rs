@@ -5,8 +5,10 @@ use super::levels::{Arithmetic, Levels, PLAIN};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use super::whole_image::{Fit, Target};
+use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use crate::{Error, Filter, Image};
+use crate::image::Image;
+use crate::resize::Filter;
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq)]

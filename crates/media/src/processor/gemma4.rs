@@ -4,8 +4,10 @@ use super::geometry::Size;
 use super::levels::{Arithmetic, Levels, PLAIN};
 use super::patches::{self, PatchGrid};
 use super::settings::{ConfigFiles, Settings};
+use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use crate::{Error, Filter, Image, PassOrder, resize};
+use crate::image::Image;
+use crate::resize::{Filter, PassOrder, resize};
 
 /// In which form the encoder takes pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 //!
 //! Invariant: sizes in and out are at least 1 and fit `u32`; float64 in the order of the reference.
 
-use crate::{Error, Image};
+use crate::error::Error;
+use crate::image::Image;
 
 /// Height and width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

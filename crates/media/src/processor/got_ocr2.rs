@@ -4,8 +4,10 @@ use super::geometry::{Size, Tie, cut_tiles, nearest_grid, tile_grids};
 use super::levels::{Arithmetic, CLIP, IMAGENET, Levels};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
+use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use crate::{Error, Filter, Image, PassOrder, resize};
+use crate::image::Image;
+use crate::resize::{Filter, PassOrder, resize};
 
 /// How tiles stand in a prompt.
 #[derive(Debug, Clone, PartialEq)]

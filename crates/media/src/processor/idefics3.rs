@@ -4,8 +4,10 @@ use super::geometry::{Size, cut_tiles};
 use super::levels::{Arithmetic, HALF, Levels};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
+use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use crate::{Error, Filter, Image, PassOrder, resize};
+use crate::image::Image;
+use crate::resize::{Filter, PassOrder, resize};
 
 /// Longest side that the first resize may give.
 const LONGEST_MAX: u32 = 4096;

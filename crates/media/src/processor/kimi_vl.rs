@@ -3,8 +3,10 @@
 use super::levels::{Arithmetic, CLIP, Levels};
 use super::patches::{self, PatchGrid};
 use super::settings::{ConfigFiles, Settings};
+use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use crate::{Error, Filter, Image, PassOrder, resize};
+use crate::image::Image;
+use crate::resize::{Filter, PassOrder, resize};
 
 /// Rows and columns of the encoder's position table.
 const POSITIONS: usize = 512;

@@ -17,7 +17,7 @@ use super::{
     deepseek_vl, gemma3, gemma3n, idefics2, kimi_vl, lfm2_vl, minicpmv, mllama, molmo2, ovis2, phi3_hd,
     phi3_v, siglip2,
 };
-use crate::Error;
+use crate::error::Error;
 
 /// A processor kind.
 pub struct Kind {

@@ -3,7 +3,7 @@
 //! Invariant: the table has the float32 values of the reference, to the last bit.
 
 use super::settings::Settings;
-use crate::Error;
+use crate::error::Error;
 use crate::image::CHANNELS;
 
 /// In which precision a reference computes. They differ in the last bit.

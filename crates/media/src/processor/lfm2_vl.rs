@@ -5,8 +5,10 @@ use super::levels::{Arithmetic, HALF, Levels};
 use super::patches::PatchGrid;
 use super::settings::{ConfigFiles, Settings};
 use super::siglip2::padded_patches;
+use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor};
-use crate::{Error, Filter, Image, PassOrder, resize};
+use crate::image::Image;
+use crate::resize::{Filter, PassOrder, resize};
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq)]

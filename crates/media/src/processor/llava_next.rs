@@ -5,8 +5,10 @@ use super::levels::{Arithmetic, CLIP, Levels};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use super::whole_image::{Fit, Target, class_tokens};
+use crate::error::Error;
 use crate::features::{Canvas, Expansion, Features, Layout, Tensor, check_size};
-use crate::{Error, Image, PassOrder, resize};
+use crate::image::Image;
+use crate::resize::{PassOrder, resize};
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq)]

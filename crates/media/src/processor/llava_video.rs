@@ -6,8 +6,10 @@ use super::levels::{Arithmetic, HALF, Levels};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use super::whole_image::{Fit, Target};
+use crate::clip::{Clip, Sampling};
+use crate::error::Error;
 use crate::features::{Expansion, Features, Layout, Tensor, check_size};
-use crate::{Clip, Error, Image, Sampling};
+use crate::image::Image;
 
 /// Frames of a video whose processor does not say how many.
 const FRAMES: usize = 32;

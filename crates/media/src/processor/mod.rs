@@ -33,7 +33,11 @@ mod settings;
 mod siglip2;
 mod whole_image;
 
-use crate::{Clip, ContentKey, Error, Features, Image, Sampling};
+use crate::clip::{Clip, Sampling};
+use crate::content::ContentKey;
+use crate::error::Error;
+use crate::features::Features;
+use crate::image::Image;
 
 pub use geometry::{Size, SmartResize, smart_resize};
 pub use kinds::{KINDS, Kind};

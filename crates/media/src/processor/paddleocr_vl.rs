@@ -4,8 +4,10 @@ use super::levels::Arithmetic;
 use super::patches::{self, PatchGrid};
 use super::qwen_vl::{QWEN2, QwenVl, Small, Variant};
 use super::settings::{ConfigFiles, Settings};
+use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use crate::{Error, Image, PassOrder, resize};
+use crate::image::Image;
+use crate::resize::{PassOrder, resize};
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq)]

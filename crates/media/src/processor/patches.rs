@@ -3,8 +3,7 @@
 //! Invariant: sides are multiples of the patch, and of the patch times the merge where patches are merged.
 
 use super::levels::Levels;
-use crate::Image;
-use crate::image::CHANNELS;
+use crate::image::{CHANNELS, Image};
 
 /// Appends `[3, height, width]`.
 pub(crate) fn append_planes(values: &mut Vec<f32>, image: &Image, levels: &Levels) {

@@ -4,8 +4,10 @@ use super::geometry::{Size, TILES_MAX, cut_tiles};
 use super::levels::{Arithmetic, CLIP, Levels};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
+use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use crate::{Error, Filter, Image, PassOrder, resize};
+use crate::image::Image;
+use crate::resize::{Filter, PassOrder, resize};
 
 /// Side of a crop.
 const CROP: u32 = 336;

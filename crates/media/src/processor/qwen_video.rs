@@ -4,8 +4,11 @@ use super::geometry::{Size, SmartResize, smart_resize};
 use super::patches::{self, PatchGrid};
 use super::qwen_vl::{QwenVl, Variant};
 use super::settings::{ConfigFiles, Settings};
+use crate::clip::{Clip, Sampling};
+use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use crate::{Clip, Error, Image, PassOrder, Sampling, resize};
+use crate::image::Image;
+use crate::resize::{PassOrder, resize};
 
 /// How a video stands in a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,10 @@ use super::geometry::{Size, SmartResize, smart_resize};
 use super::levels::{Arithmetic, CLIP, Defaults, HALF, Levels};
 use super::patches::{self, PatchGrid};
 use super::settings::{ConfigFiles, Settings};
+use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use crate::{Error, Filter, Image, PassOrder, resize};
+use crate::image::Image;
+use crate::resize::{Filter, PassOrder, resize};
 
 /// What sets one kind apart from another.
 #[derive(Debug, Clone, PartialEq)]

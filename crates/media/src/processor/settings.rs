@@ -4,8 +4,9 @@
 
 use serde_json::Value;
 
+use crate::error::Error;
 use crate::image::CHANNELS;
-use crate::{Error, Filter};
+use crate::resize::Filter;
 
 /// Largest size, count or factor that a config may name.
 const COUNT_MAX: u64 = 1 << 30;

@@ -3,9 +3,10 @@
 use super::check_length;
 use super::fourier::Fourier;
 use super::mel::{MelFilters, Scale};
+use crate::audio::Audio;
+use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
 use crate::processor::{ConfigFiles, Settings};
-use crate::{Audio, Error};
 
 /// Sound is padded with silence to a multiple of so many samples.
 const PADDED_TO: usize = 128;

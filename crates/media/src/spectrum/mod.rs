@@ -8,8 +8,11 @@ mod gemma;
 mod mel;
 mod whisper;
 
+use crate::audio::Audio;
+use crate::content::ContentKey;
+use crate::error::Error;
+use crate::features::Features;
 use crate::processor::ConfigFiles;
-use crate::{Audio, ContentKey, Error, Features};
 
 /// How sound becomes the input of a model's encoder.
 #[derive(Debug, Clone, PartialEq)]

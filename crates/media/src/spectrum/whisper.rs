@@ -3,9 +3,10 @@
 use super::check_length;
 use super::fourier::Fourier;
 use super::mel::{MelFilters, Scale};
+use crate::audio::Audio;
+use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
 use crate::processor::{ConfigFiles, Settings};
-use crate::{Audio, Error};
 
 /// Least energy of a band.
 const FLOOR: f64 = 1e-10;

@@ -1,7 +1,9 @@
 //! Biases and penalties of logits.
 
 use super::{Op, one};
-use crate::{Array, Dtype, Result};
+use crate::array::Array;
+use crate::dtype::Dtype;
+use crate::error::Result;
 use mlx_sys::kernels::{Adjust, Kernel};
 
 /// The changed logits of some rows: one entry for each, a row's entries together, no token twice in a row.

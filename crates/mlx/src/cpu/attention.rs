@@ -3,7 +3,9 @@
 use mlx_sys::kernels::{self, Ends, Kernel, Packing, Projected, RotaryAxes, RotaryPairing, Store};
 
 use super::{Op, Output, node, size};
-use crate::{Array, Dtype, Result};
+use crate::array::Array;
+use crate::dtype::Dtype;
+use crate::error::Result;
 
 /// RMS norm of each head.
 #[derive(Clone, Copy, Debug)]

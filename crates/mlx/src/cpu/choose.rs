@@ -1,7 +1,9 @@
 //! Sampled tokens.
 
 use super::{Op, one};
-use crate::{Array, Dtype, Result};
+use crate::array::Array;
+use crate::dtype::Dtype;
+use crate::error::Result;
 use mlx_sys::kernels::{Choose, Kernel, Masks, Xtc};
 
 /// Which tokens rows may choose.

@@ -4,7 +4,9 @@ use mlx_sys::kernels::{self, Kernel, Latent, Packing, Projected, Store};
 
 use super::attention::{AttentionMetadata, HeadNorm, Rope};
 use super::{Op, Output, node, size};
-use crate::{Array, Dtype, Result};
+use crate::array::Array;
+use crate::dtype::Dtype;
+use crate::error::Result;
 
 /// Norms latents, rotates queries and keys, writes latents and keys to their pools in place, and attends causally, as
 /// [`PagedAttention`](super::PagedAttention) does. A score is the sum of two products: of the absorbed query with the

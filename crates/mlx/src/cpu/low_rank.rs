@@ -3,7 +3,9 @@
 use mlx_sys::kernels::{self, Kernel, LowRankPart};
 
 use super::{Op, Output, node, size};
-use crate::{Array, Dtype, Result};
+use crate::array::Array;
+use crate::dtype::Dtype;
+use crate::error::Result;
 
 /// Low-rank matrices of several adapters, or of each expert of several: `count` of them, chosen by rows.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,9 @@
 use mlx_sys::kernels::{self, Kernel};
 
 use super::{Op, Output, node, size};
-use crate::{Array, Dtype, Result};
+use crate::array::Array;
+use crate::dtype::Dtype;
+use crate::error::Result;
 
 /// Convolves each channel with its own weights over the last `kernel_size` rows of its sequence, and applies silu. All
 /// arrays are float32 but the runs.

@@ -3,7 +3,9 @@
 use mlx_sys::kernels::{self, Kernel, RouteGroups, RouteScores};
 
 use super::{Op, Output, node, one, size};
-use crate::{Array, Dtype, Result};
+use crate::array::Array;
+use crate::dtype::Dtype;
+use crate::error::Result;
 
 /// The best experts of each row, and their weights.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,9 @@
 use mlx_sys::kernels::{self, Kernel};
 
 use super::{Op, Output, node, size};
-use crate::{Array, Dtype, Result};
+use crate::array::Array;
+use crate::dtype::Dtype;
+use crate::error::Result;
 
 /// Mixes of each row with the row before it in its sequence. All arrays are float32 but the runs, and the pool is changed
 /// in place, as by [`CausalConv`](super::CausalConv).

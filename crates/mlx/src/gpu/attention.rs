@@ -8,8 +8,11 @@ use super::plan::{Operand, Plan, bits, dtype, int, unused_output};
 use super::source::{
     ATTN_CHUNK_MMA, ATTN_CHUNK_WIDE, ATTN_MMA, ATTN_REDUCE, ATTN_ROWS, Dialect, QK_ROPE_WRITE,
 };
+use crate::array::Array;
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
 use crate::fast::{TemplateArg, TemplateValue};
-use crate::{Array, Dtype, Error, Result, RotaryPairing, device};
+use crate::{RotaryPairing, device};
 
 /// Numbers of an item of attention: first row, rows, position of the first row (−rows attends to nothing and gives zeros),
 /// start of the sequence's block table, blocks that were freed after the sink blocks, 1 for rows that are copied from

@@ -4,7 +4,9 @@ use super::call::written_by;
 use super::elementwise::upload;
 use super::plan::{Plan, dtype, int, unused_output};
 use super::source::COPY_BLOCKS;
-use crate::{Array, Dtype, Error, Result};
+use crate::array::Array;
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
 
 /// Pools of one launch at most.
 pub const POOLS_MAX: usize = 16;

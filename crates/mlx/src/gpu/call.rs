@@ -8,9 +8,10 @@ use mlx_sys as sys;
 use super::plan::Plan;
 use super::program;
 use super::source::{Dialect, Kernel};
-use crate::array::{list, unlist};
+use crate::array::{Array, list, unlist};
+use crate::device;
+use crate::error::{Error, Result};
 use crate::fast::{CustomKernel, KernelSource, Launch};
-use crate::{Array, Error, Result, device};
 
 impl Plan {
     /// Lazy outputs of the launch on the default GPU. Inputs are in the kernel's order, and what they hold is not

@@ -2,7 +2,9 @@
 
 use super::plan::{Plan, int};
 use super::source::{CHOOSE, CHOOSE_EDITED};
-use crate::{Array, Dtype, Error, Result};
+use crate::array::Array;
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
 
 /// One token of each row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,9 @@
 
 use super::plan::{Plan, dtype, int};
 use super::source::{ADD_CHOSEN, ADD_TERM, NARROW, UPLOAD};
-use crate::{Array, Dtype, Error, Result};
+use crate::array::Array;
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
 
 /// How a term joins a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::elementwise::is_float;
 use super::plan::{Plan, dtype, int};
 use super::source::EMBED;
-use crate::Dtype;
+use crate::dtype::Dtype;
 
 /// How a table is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,10 @@
 use super::linear::{FewRowsWeight, Stored, even, is_half_width, units, whole};
 use super::plan::{Plan, dtype, int};
 use super::source::{Dialect, EXPERT_ROWS, WMM_EXPERT, WMM_EXPERTS};
-use crate::{Array, Dtype, Error, Result, device};
+use crate::array::Array;
+use crate::device;
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
 
 /// Products of rows of bf16 or f16 with the weights of experts, `[experts, outputs, inputs]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 use super::elementwise::is_float;
 use super::plan::{Operand, Plan, bits, dtype, int};
 use super::source::{GATED, HEAD_GATE, XIELU};
+use crate::activation::Activation;
+use crate::dtype::Dtype;
 use crate::fast::TemplateValue;
-use crate::{Activation, Dtype};
 
 /// Of [`Activation::QuickGelu`].
 const QUICK_GELU: f32 = 1.702;

@@ -7,8 +7,11 @@ use super::linear::{FewRowsWeight, Stored, even, is_half_width, units, whole};
 use super::plan::{Plan, bits, dtype, int, unused_output};
 use super::source::{ATTN_LATENT, ATTN_REDUCE, Dialect, LATENT_GATHER, LATENT_WRITE, WMM_HEADS};
 use super::weight_format::WeightFormat;
+use crate::array::Array;
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
 use crate::fast::TemplateValue;
-use crate::{Array, Dtype, Error, Result, RotaryPairing, device};
+use crate::{RotaryPairing, device};
 
 /// Widths of latent attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,12 @@ use super::plan::{Plan, dtype, int};
 use super::program::{has_warpgroups, is_used};
 use super::source::{Dialect, WMM, WMM_DENSE, WMM_FLOW, WMM_STAGED, WMM_SUM, WMM_WIDE};
 use super::weight_format::WeightFormat;
+use crate::array::Array;
+use crate::device;
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
 use crate::fast::{TemplateArg, TemplateValue};
-use crate::{Array, Dtype, Error, QuantMode, Quantized, Result, device};
+use crate::quant::{QuantMode, Quantized};
 
 /// What multiplies matrices on a CUDA GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::elementwise::is_float;
 use super::plan::{Operand, Plan, bits, dtype, int};
 use super::source::{ADD_NORM, ADD_NORMED, Kernel, LAYER_NORM, NORM_COLUMNS, RMS_NORM};
-use crate::Dtype;
+use crate::dtype::Dtype;
 use crate::fast::TemplateValue;
 
 /// The widest rows that a group of threads keeps.

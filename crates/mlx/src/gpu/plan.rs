@@ -1,7 +1,7 @@
 //! One launch of a kernel: constants, grid and outputs, without its input arrays.
 
 use super::source::Kernel;
-use crate::Dtype;
+use crate::dtype::Dtype;
 use crate::fast::{TemplateArg, TemplateValue};
 
 /// One launch of a kernel, without its input arrays.

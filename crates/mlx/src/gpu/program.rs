@@ -16,10 +16,11 @@ use mlx_sys as sys;
 use super::plan::Plan;
 use super::program_folder;
 use super::source::{Dialect, NextKernel, UPLOAD};
-use crate::array::{list, unlist};
+use crate::array::{Array, list, unlist};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
 use crate::fast::TemplateValue;
 use crate::planned::is_planned;
-use crate::{Array, Dtype, Error, Result};
 
 /// Whether programs are used: not yet known, yes, or no.
 static USED: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -86,7 +87,7 @@ pub(super) fn is_used() -> bool {
             let works = program_folder::is_trusted() && probe().unwrap_or(false);
             if !works {
                 // What failed must not reach the next evaluation.
-                let _failures = crate::recover();
+                let _failures = crate::eval::recover();
             }
             USED.store(if works { YES } else { NO }, Ordering::Relaxed);
             works

@@ -3,7 +3,7 @@
 use super::elementwise::is_float;
 use super::plan::{Operand, Plan, bits, dtype, int};
 use super::source::{CAUSAL_CONV, DECAYS, GATED_HEADS, RECURRENCE, SELECTIVE_SCAN};
-use crate::Dtype;
+use crate::dtype::Dtype;
 use crate::fast::TemplateValue;
 
 /// Numbers of a run of rows: first row, rows, the slot that the state after them is written to (below zero: there is no

@@ -3,8 +3,9 @@
 use super::elementwise::is_float;
 use super::plan::{Plan, bits, dtype, int};
 use super::source::{ROUTE, WEIGHTED_SUM};
+use crate::RouteScores;
+use crate::dtype::Dtype;
 use crate::fast::TemplateValue;
-use crate::{Dtype, RouteScores};
 
 /// Weights of chosen experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,9 @@ use cxx::{SharedPtr, UniquePtr};
 use mlx_sys as sys;
 
 use super::program::waits_itself;
-use crate::array::{list, unlist};
-use crate::{Array, Dtype, Error, Result};
+use crate::array::{Array, list, unlist};
+use crate::dtype::Dtype;
+use crate::error::{Error, Result};
 use plan::{Node, NodeKind, Part, Place, StepPlan};
 
 /// A computation that was taken apart, for graphs of it. Keeps what it borrows alive.

@@ -2,7 +2,7 @@
 
 use super::plan::{Plan, int};
 use super::source::TAKE_NUMBERS;
-use crate::Dtype;
+use crate::dtype::Dtype;
 
 const THREADS: i32 = 256;
 

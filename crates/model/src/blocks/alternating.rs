@@ -5,10 +5,10 @@
 use mlx::{Array, Dtype, fast};
 
 use super::{Linear, ResidualStream};
+use crate::blueprint::AlternatingUpdates;
 use crate::ops::Ops;
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{AlternatingUpdates, LoadError};
+use crate::weights::{LoadError, Store};
 
 /// How copies are made of what the first layer reads, and one again of what the last one leaves.
 pub(crate) struct CopiesBlock {

@@ -3,10 +3,12 @@
 use mlx::Array;
 
 use super::{Linear, NormBlock, ResidualStream};
+use crate::Activation;
+use crate::blueprint::Finish;
+use crate::norm::Norm;
 use crate::ops::Ops;
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{Activation, Finish, LoadError, Norm};
+use crate::weights::{LoadError, Store};
 
 /// What the tokens of a pass give to every layer.
 pub(crate) struct TokenInputs {

@@ -3,9 +3,8 @@
 use mlx::{Array, Dtype};
 
 use super::ResidualStream;
-use crate::LoadError;
 use crate::params::Param;
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// The weights by which one part, or the head, reads a stream with a history.
 pub(crate) struct HistoryBlock {

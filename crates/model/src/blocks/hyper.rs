@@ -6,10 +6,10 @@
 use mlx::{Array, Dtype, fast};
 
 use super::ResidualStream;
+use crate::blueprint::HyperConnections;
 use crate::ops::Ops;
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{HyperConnections, LoadError};
+use crate::weights::{LoadError, Store};
 
 /// How the copies meet one part, a mixer or an MLP.
 pub(crate) struct HyperBlock {

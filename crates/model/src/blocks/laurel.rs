@@ -5,8 +5,8 @@
 use mlx::Array;
 
 use super::{Linear, NormBlock};
-use crate::weights::Store;
-use crate::{LoadError, Norm};
+use crate::norm::Norm;
+use crate::weights::{LoadError, Store};
 
 /// `x + norm(right(left(x)))`
 pub(crate) struct LaurelBlock {

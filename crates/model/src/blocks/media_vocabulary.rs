@@ -2,9 +2,10 @@
 
 use mlx::{Array, Dtype, fast};
 
+use crate::blueprint::MediaVocabulary;
+use crate::norm::Norm;
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{LoadError, MediaVocabulary, Norm};
+use crate::weights::{LoadError, Store};
 
 /// Embeddings of the tokens of all media vocabularies, which follow one another.
 pub(crate) struct MediaVocabularyBlock {

@@ -3,9 +3,9 @@
 use mlx::{Array, Dtype, fast};
 
 use super::{Embedding, Linear};
+use crate::blueprint::PerLayerInputs;
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{LoadError, PerLayerInputs};
+use crate::weights::{LoadError, Store};
 
 /// The table, and the projection of the first layer's input.
 pub(crate) struct PerLayerEmbedding {

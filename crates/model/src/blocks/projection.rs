@@ -3,8 +3,7 @@
 use mlx::Array;
 
 use super::Linear;
-use crate::LoadError;
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// `<name>_proj`, or `<name>_a_proj` to a narrow vector and `<name>_b_proj` from it.
 pub(crate) struct Projection {

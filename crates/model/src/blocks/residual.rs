@@ -3,9 +3,9 @@
 use mlx::Array;
 
 use super::{NormBlock, ResidualStream};
+use crate::blueprint::Residual;
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{LoadError, Residual};
+use crate::weights::{LoadError, Store};
 
 /// The way, with its weights.
 pub(crate) enum ResidualBlock {

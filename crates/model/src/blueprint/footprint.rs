@@ -1,6 +1,6 @@
 //! Memory of a step's intermediate results, from the blueprint alone.
 
-use crate::{Blueprint, LayerSpec};
+use crate::blueprint::{Blueprint, LayerSpec};
 
 /// Results of how many ops are alive at once. MLX allocates memory when an op is launched, launches ahead of what
 /// computes, and stops when it is this far ahead; measured on the CPU with models of 8 and 16 layers, where it is the

@@ -1,10 +1,10 @@
 //! The tensors of a whole network.
 
-use crate::manifest::Scope;
-use crate::{
-    AlternatingUpdates, Blueprint, Finish, Head, HyperConnections, LayerSpec, Manifest, Norm, Residual,
-    StreamKind, TensorRole,
+use crate::blueprint::{
+    AlternatingUpdates, Blueprint, Finish, Head, HyperConnections, LayerSpec, Residual, StreamKind,
 };
+use crate::manifest::{Manifest, Scope, TensorRole};
+use crate::norm::Norm;
 
 /// Learned positions, below the root.
 pub(crate) const POSITIONS: &str = "embed_positions";

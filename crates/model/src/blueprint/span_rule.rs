@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::SpanRuns;
+use crate::batch::SpanRuns;
 use crate::mixers::Bidirectional;
 
 /// Which positions of a prompt attend to each other in both directions in some layers.

@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+use crate::blueprint::{Blueprint, Finish, Head, LayerSpec, Passes, StreamKind};
+use crate::config::ConfigError;
+use crate::mixers::{Candidates, KeyReads, KeySource, Mixer};
 use crate::rules::Broken;
-use crate::{
-    Blueprint, Candidates, ConfigError, Finish, Head, KeyReads, KeySource, LayerSpec, Mixer, Passes,
-    StreamKind, Weights,
-};
+use crate::weights::Weights;
 
 /// Which part of a network a blueprint has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,9 @@
 
 use omnibus_kv::{CacheKind, FloatType, KvFormat};
 
-use crate::{Attention, Blueprint, KeySource, LayerSpec, Mixer, Mlp, Parallel, SharedGate, StreamKind};
+use crate::blueprint::{Blueprint, LayerSpec, StreamKind};
+use crate::mixers::{Attention, KeySource, Mixer, Parallel};
+use crate::mlps::{Mlp, SharedGate};
 
 impl Blueprint {
     /// The kinds of its blocks, each once, in order of use.

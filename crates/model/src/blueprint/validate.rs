@@ -1,9 +1,10 @@
 //! The rules of a whole network. Checked once, after the family has read the config.
 
-use crate::rules::Broken;
-use crate::{
-    AlternatingUpdates, Blueprint, ConfigError, HyperConnections, NormPlacement, RotatedModule, StreamKind,
+use crate::blueprint::{
+    AlternatingUpdates, Blueprint, HyperConnections, NormPlacement, RotatedModule, StreamKind,
 };
+use crate::config::ConfigError;
+use crate::rules::Broken;
 
 impl Blueprint {
     /// Fails with every rule that some layer breaks, each named once.

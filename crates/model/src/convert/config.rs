@@ -6,7 +6,7 @@ use mlx::Dtype;
 use serde_json::{Map, Value, json};
 
 use super::packing::Module;
-use crate::QuantizationChoice;
+use crate::quantization::QuantizationChoice;
 
 /// Fields that describe what mlx-lm does not keep.
 const DROPPED: &[&str] = &["_name_or_path", "vision_config", "quantization", "quantization_config"];

@@ -6,8 +6,9 @@ use mlx::Array;
 
 use super::layout::{Layout, Step};
 use super::packing::{Module, Tensors};
-use crate::pattern::Captures;
-use crate::{LoadError, Pattern, WeightRewrite};
+use crate::pattern::{Captures, Pattern};
+use crate::rewrite::WeightRewrite;
+use crate::weights::LoadError;
 
 type Modules = BTreeMap<String, Module>;
 

@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 use mlx::Dtype;
 use serde_json::{Map, Value};
 
-use crate::{LoadError, Manifest, Pattern, WeightRewrite, Weights, When};
+use crate::manifest::Manifest;
+use crate::pattern::Pattern;
+use crate::rewrite::{WeightRewrite, When};
+use crate::weights::{LoadError, Weights};
 
 /// Rows of model type, kind and pattern; the script that writes it says what the kinds are.
 const TABLE: &str = include_str!("layouts.tsv");

@@ -6,7 +6,9 @@ use mlx::{Array, Dtype, QuantMode, Quantized};
 
 use super::layout::Layout;
 use super::weighted;
-use crate::{InputSquares, LoadError, Quantization, QuantizationChoice, Weights};
+use crate::input_squares::InputSquares;
+use crate::quantization::{Quantization, QuantizationChoice};
+use crate::weights::{LoadError, Weights};
 
 /// A tensor by its name, with the scales and biases that belong to a packed one.
 pub(super) struct Module {

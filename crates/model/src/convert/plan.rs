@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use super::{Conversion, failed, write_json};
-use crate::{InputSquares, LoadError};
+use crate::input_squares::InputSquares;
+use crate::weights::LoadError;
 
 /// Present until the conversion is complete; says what it converts, and how.
 const MARK: &str = "omnibus-conversion.json";

@@ -6,7 +6,8 @@ use mlx::QuantMode;
 
 use super::layout::Layout;
 use super::packing::Module;
-use crate::{ConfigError, QuantizationChoice};
+use crate::config::ConfigError;
+use crate::quantization::QuantizationChoice;
 
 /// What differs by module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 
 use mlx::{Array, Dtype, QuantMode, Quantized};
 
-use crate::QuantizationChoice;
 use crate::input_squares::rows_of;
+use crate::quantization::QuantizationChoice;
 
 /// Ranges that are tried, as shares of the whole range.
 const SHARES: [f32; 6] = [1.0, 0.92, 0.84, 0.76, 0.68, 0.6];

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::packing::Module;
 use super::{Progress, Summary, failed, write_json};
-use crate::LoadError;
+use crate::weights::LoadError;
 
 /// The files of a checkpoint, and which weights go where.
 pub(super) struct Shards {

@@ -6,9 +6,9 @@ use std::path::Path;
 use mlx::Array;
 
 use super::Model;
+use crate::batch::AdapterId;
 use crate::ops::LowRankStack;
-use crate::weights::{Adapter, LowRank, adapter_id};
-use crate::{AdapterId, LoadError};
+use crate::weights::{Adapter, LoadError, LowRank, adapter_id};
 
 /// Names that an error lists.
 const LISTED_MAX: usize = 6;

@@ -4,8 +4,13 @@ use mlx::Array;
 use omnibus_kv::{BlockId, BlockTable};
 
 use super::Model;
+use crate::batch::{Batch, Segment};
 use crate::forward::StatePath;
-use crate::{Batch, Kernels, KvCache, KvStorage, Mixer, Segment, kernel_check};
+use crate::kernel_check;
+use crate::kv_cache::KvCache;
+use crate::kv_format::KvStorage;
+use crate::mixers::Mixer;
+use crate::ops::Kernels;
 
 /// How many rows a pass has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +80,7 @@ mod tests {
     use omnibus_kv::{FloatType, KvFormat};
 
     use super::*;
-    use crate::{RandomWeights, Source};
+    use crate::weights::{RandomWeights, Source};
 
     #[test]
     fn graphs_of_every_kind_of_layer_are_built() {

@@ -1,8 +1,7 @@
 //! A record of what linear layers take as inputs.
 
 use super::Model;
-use crate::InputSquares;
-use crate::input_squares::InputSums;
+use crate::input_squares::{InputSquares, InputSums};
 
 impl Model {
     /// The mean squares of what linear layers take as inputs in the passes that `run` computes. It is given a function

@@ -4,9 +4,10 @@ use mlx::gpu::{OtherArrays, StepArrays, StepTrace, TracedLaunch};
 use mlx::{Array, Dtype};
 
 use super::Model;
+use crate::batch::Batch;
 use crate::forward::{LogitRows, Numbers};
+use crate::kv_cache::KvCache;
 use crate::step_graphs::SEGMENTS_MAX;
-use crate::{Batch, KvCache};
 
 /// What a decode step launches.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,10 +4,9 @@ use crate::blocks::{
     AlternatingBlock, FinishBlock, HistoryBlock, HyperBlock, LaurelBlock, MixerBlock, MlpBlock, NormBlock,
     ResidualBlock, ResidualStream, TokenInputs,
 };
-use crate::blueprint::{HISTORY_PARTS, HYPER_PARTS, RESIDUAL_GATES};
+use crate::blueprint::{HISTORY_PARTS, HYPER_PARTS, LayerSpec, NormPlacement, RESIDUAL_GATES, StreamKind};
 use crate::ops::{LayerContext, Ops};
-use crate::weights::Store;
-use crate::{LayerSpec, LoadError, NormPlacement, StreamKind};
+use crate::weights::{LoadError, Store};
 
 /// One layer with its weights.
 pub(super) struct Layer {

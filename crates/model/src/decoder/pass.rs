@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use mlx::{Array, Dtype};
 
 use super::{Model, RowLogits};
+use crate::batch::{Batch, HiddenPlace, HiddenRows};
 use crate::blocks::{ResidualStream, TokenInputs};
+use crate::blueprint::Passes;
 use crate::forward::{ForwardContext, LogitRows};
+use crate::kv_cache::KvCache;
 use crate::ops::LayerContext;
-use crate::{Batch, HiddenPlace, HiddenRows, KvCache, Passes};
 
 /// What a pass gives.
 #[derive(Default)]

@@ -3,10 +3,9 @@
 use mlx::{Array, Dtype};
 
 use crate::blocks::{CopiesBlock, HistoryBlock, ResidualStream};
-use crate::blueprint::OUTPUT_HISTORY;
+use crate::blueprint::{Blueprint, HyperConnections, OUTPUT_HISTORY, StreamKind};
 use crate::ops::Ops;
-use crate::weights::Store;
-use crate::{Blueprint, HyperConnections, LoadError, StreamKind};
+use crate::weights::{LoadError, Store};
 
 /// Both ends of the stream, with their weights.
 pub(super) enum StreamEnds {

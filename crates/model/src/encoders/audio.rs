@@ -18,7 +18,7 @@ mod weights;
 use serde_json::{Map, Value};
 
 use super::AUDIO_ENCODERS;
-use crate::{Config, ConfigError};
+use crate::config::{Config, ConfigError};
 pub use blueprint::{
     AudioBlueprint, AudioFamily, AudioLayer, AudioPositions, BeyondEnd, Conformer, FramePadding,
     LocalAttention, PlaneNorm, Stem,

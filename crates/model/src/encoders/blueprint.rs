@@ -1,8 +1,12 @@
 //! The description of one picture encoder: plain data.
 
 use super::ConvTower;
+use crate::config::ConfigError;
+use crate::mlps::Mlp;
+use crate::norm::Norm;
+use crate::rewrite::WeightRewrite;
 use crate::rules::Broken;
-use crate::{Activation, ConfigError, Mlp, Norm, RotaryPairing, WeightRewrite};
+use crate::{Activation, RotaryPairing};
 
 /// Everything that [`Encoder`](super::Encoder) needs of one checkpoint.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,9 +8,8 @@ use super::blueprint::{EncoderBlueprint, Sampling, Separators};
 use super::grid::{Canvas, Layout};
 use super::manifest::{NEWLINE, SEPARATOR};
 use super::positions::samples;
-use crate::LoadError;
 use crate::params::Param;
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// Learned vectors between features, `[width]` each.
 pub(super) struct SeparatorVectors {

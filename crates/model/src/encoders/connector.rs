@@ -8,11 +8,11 @@ use super::grid::{Grid, Layout};
 use super::manifest::{GATED, STANDARDIZE};
 use super::perceiver::PerceiverBlock;
 use super::pooling::AttentionPool;
+use crate::Activation;
 use crate::blocks::{Fused, Linear, NormBlock};
 use crate::ops::Ops;
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{Activation, LoadError};
+use crate::weights::{LoadError, Store};
 
 /// The steps with their weights.
 pub(super) struct Connector {

@@ -17,9 +17,12 @@ use super::rotary::Angles;
 use super::square_merger::SquareMergerBlock;
 use super::tiles::TilesBlock;
 use crate::blocks::{Linear, NormBlock};
-use crate::ops::Ops;
+use crate::error::Error;
+use crate::kernel_choice::KernelChoice;
+use crate::ops::{Kernels, Ops};
 use crate::params::Param;
-use crate::{Error, KernelChoice, Kernels, LoadError, Quantization, Source, Weights};
+use crate::quantization::Quantization;
+use crate::weights::{LoadError, Source, Weights};
 
 /// An encoder with its weights. Stays on the thread that built it.
 pub struct Encoder {

@@ -32,7 +32,7 @@ mod siglip;
 mod whisper;
 
 use super::{AudioFamily, EncoderBlueprint, EncoderFamily};
-use crate::{Config, ConfigError};
+use crate::config::{Config, ConfigError};
 
 /// A family whose encoder has the section `vision_config`.
 const fn family(

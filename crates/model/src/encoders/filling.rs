@@ -4,9 +4,8 @@ use mlx::Array;
 
 use super::blueprint::Filling;
 use super::manifest::FILLING;
-use crate::LoadError;
 use crate::params::Param;
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// The row that fills up.
 pub(super) struct FillingRow {

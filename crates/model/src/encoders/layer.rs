@@ -6,10 +6,10 @@ use super::blueprint::{EncoderAttention, EncoderLayer, LayerScale};
 use super::manifest::AFTER;
 use super::rotary::Angles;
 use crate::blocks::{Fused, Linear, MlpBlock, NormBlock};
+use crate::norm::Norm;
 use crate::ops::Ops;
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{LoadError, Norm};
+use crate::weights::{LoadError, Store};
 
 /// Rows that attend to each other: `count` groups of `len` rows each, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

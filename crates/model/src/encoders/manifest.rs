@@ -5,8 +5,9 @@ use super::blueprint::{
     Separators, SquareMerger, Tiles,
 };
 use crate::blocks::LIMITS;
-use crate::manifest::{Scope, TensorRole};
-use crate::{GatedMlp, Manifest, Mlp, Norm};
+use crate::manifest::{Manifest, Scope, TensorRole};
+use crate::mlps::{GatedMlp, Mlp};
+use crate::norm::Norm;
 
 /// Names of modules below a layer, or below its attention.
 pub(super) const AFTER: [&str; 2] = ["norm1_after", "norm2_after"];

@@ -4,7 +4,7 @@ use mlx::Array;
 
 use super::blueprint::{PatchEmbedding, PatchLayout, PatchOrder, PixelRange};
 use super::grid::{Grid, View};
-use crate::LoadError;
+use crate::weights::LoadError;
 
 impl PatchEmbedding {
     /// Patches `[count · rows · columns, elements]` of a view.

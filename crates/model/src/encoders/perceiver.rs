@@ -7,10 +7,10 @@ use mlx::Array;
 use super::blueprint::Perceiver;
 use super::manifest::{ATTENTION, PERCEIVER, PERCEIVER_NORMS};
 use crate::blocks::{Linear, MlpBlock, NormBlock};
+use crate::mlps::{GatedMlp, Mlp};
 use crate::ops::Ops;
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{GatedMlp, LoadError, Mlp};
+use crate::weights::{LoadError, Store};
 
 /// The perceiver with its weights.
 pub(super) struct PerceiverBlock {

@@ -6,9 +6,8 @@ use mlx::{Array, Dtype};
 
 use super::grid::Layout;
 use super::manifest::{ATTENTION, POOL};
-use crate::LoadError;
 use crate::blocks::Linear;
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// Each feature attends from the mean of its rows to all of them.
 pub(super) struct AttentionPool {

@@ -8,10 +8,10 @@ use super::blueprint::{PatchOrder, SquareMerger};
 use super::connector::squares;
 use super::grid::Grid;
 use super::manifest::{ATTENTION, SQUARES};
+use crate::Activation;
 use crate::blocks::{Linear, NormBlock};
 use crate::ops::Ops;
-use crate::weights::Store;
-use crate::{Activation, LoadError};
+use crate::weights::{LoadError, Store};
 
 /// Rows of a square.
 const ROWS: i32 = 4;

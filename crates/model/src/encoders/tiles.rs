@@ -7,10 +7,9 @@ use mlx::Array;
 use super::blueprint::Tiles;
 use super::grid::Layout;
 use super::manifest::{TILE_TABLES, TILES};
-use crate::LoadError;
 use crate::blocks::NormBlock;
 use crate::params::Param;
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// The tiles' embeddings.
 pub(super) struct TilesBlock {

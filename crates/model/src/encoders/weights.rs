@@ -8,10 +8,14 @@ use serde_json::{Map, Value};
 use super::blueprint::EncoderBlueprint;
 use super::convolutions::channels_last;
 use super::manifest::PATCHES;
-use crate::weights::{Store, check, convert, infer};
-use crate::{
-    ConfigError, Error, Kernels, LoadError, Manifest, Pattern, Quantization, Source, WeightRewrite, Weights,
-};
+use crate::config::ConfigError;
+use crate::error::Error;
+use crate::manifest::Manifest;
+use crate::ops::Kernels;
+use crate::pattern::Pattern;
+use crate::quantization::Quantization;
+use crate::rewrite::WeightRewrite;
+use crate::weights::{LoadError, Source, Store, Weights, check, convert, infer};
 
 impl EncoderBlueprint {
     /// The matrix `[out, side · side · hidden]` of a convolution over squares of rows, which is a linear layer over merged

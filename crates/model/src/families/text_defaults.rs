@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::{Config, ConfigError};
+use crate::config::{Config, ConfigError};
 
 /// Sizes by `model_type`.
 fn table() -> &'static Map<String, Value> {

@@ -9,7 +9,8 @@ use super::items::Items;
 use super::kv_path::AttentionPath;
 use super::row_split::RowSplit;
 use super::rows::{indices, table_of};
-use crate::{KvCache, Segment};
+use crate::batch::Segment;
+use crate::kv_cache::KvCache;
 
 /// What the attention layers of one group read and write.
 pub(crate) struct AttentionMetadata {

@@ -13,9 +13,10 @@ use super::kv_path::{AttentionPath, StatePath};
 use super::row_split::RowSplit;
 use super::rows::indices;
 use super::state::{DeviceRuns, StateMetadata};
-use crate::kv_cache::poisoned;
+use crate::batch::{Batch, CrossRows, FeatureRows};
+use crate::kv_cache::{KvCache, poisoned};
+use crate::rope::RotaryAxes;
 use crate::take_rows::take_rows;
-use crate::{Batch, CrossRows, FeatureRows, KvCache, RotaryAxes};
 
 /// One pass's shared inputs.
 pub(crate) struct ForwardContext {

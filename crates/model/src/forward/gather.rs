@@ -5,8 +5,9 @@ use omnibus_kv::{BlockId, BlockTable, CacheKind};
 
 use super::rows::{Rows, singles_and_chunks, table_of};
 use super::short_chunks::ShortChunks;
-use crate::kv_cache::block_indices;
-use crate::{Bidirectional, KvCache, Segment};
+use crate::batch::Segment;
+use crate::kv_cache::{KvCache, block_indices};
+use crate::mixers::Bidirectional;
 
 /// Rows that attend in one call on the gather path.
 pub(crate) struct Gather {

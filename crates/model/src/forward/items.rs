@@ -13,7 +13,7 @@ use omnibus_kv::CacheKind;
 use super::gather::Gather;
 use super::rows::table_of;
 use super::short_chunks::ShortChunks;
-use crate::Segment;
+use crate::batch::Segment;
 use crate::take_rows::take_rows;
 
 /// Items of attention on the device, see [`ITEM_FIELDS`].

@@ -4,8 +4,8 @@
 use mlx::Array;
 
 use super::rows::{order_of, singles_and_chunks};
-use crate::batch::span_reach;
-use crate::{Segment, SpanRuns, VisibleTo};
+use crate::batch::{Segment, SpanRuns, span_reach};
+use crate::kv_cache::VisibleTo;
 
 /// The segments of a batch, split at the end of the unquantized prefix.
 pub(super) struct RowSplit<'a> {

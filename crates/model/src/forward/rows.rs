@@ -5,7 +5,7 @@ use std::ops::Range;
 use mlx::Array;
 use omnibus_kv::BlockTable;
 
-use crate::Segment;
+use crate::batch::Segment;
 use crate::take_rows::take_rows;
 
 /// Rows that are computed together.

@@ -2,7 +2,7 @@
 
 use mlx::device::{Backend, backend};
 
-use crate::Segment;
+use crate::batch::Segment;
 
 /// How the rows of short chunks read their keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,9 +12,9 @@ use mlx::{Array, Dtype};
 use super::items::Numbers;
 use super::kv_path::StatePath;
 use super::rows::{Rows, indices, order_of, table_of};
-use crate::kv_cache::{Pool, poisoned};
+use crate::batch::{Batch, Segment};
+use crate::kv_cache::{KvCache, Pool, poisoned};
 use crate::take_rows::take_rows;
-use crate::{Batch, KvCache, Segment};
 
 /// State slots of one group.
 pub(crate) struct StateMetadata {

@@ -4,7 +4,10 @@ use mlx::{Array, Dtype};
 
 use super::elementwise::{ROWS, compare};
 use super::{KernelCheck, Measure, normal};
-use crate::{Activation, Blueprint, DenseAndRouted, Expert, HeadGate, Mlp, OutputGate, Residual};
+use crate::Activation;
+use crate::blueprint::{Blueprint, Residual};
+use crate::mixers::{HeadGate, OutputGate};
+use crate::mlps::{DenseAndRouted, Expert, Mlp};
 
 /// What activates a row.
 #[derive(Debug, Clone, Copy, PartialEq)]

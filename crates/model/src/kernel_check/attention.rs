@@ -7,12 +7,15 @@ use super::latent::LatentLayer;
 use super::probed::Probed;
 use super::softmax::SoftmaxLayer;
 use super::{KernelCheck, KernelTimes, Measure, distance, time};
+use crate::batch::{Batch, Segment};
+use crate::blueprint::{Blueprint, LayerSpec};
 use crate::forward::ForwardContext;
+use crate::kernel_choice::KernelChoice;
+use crate::kv_cache::KvCache;
+use crate::kv_format;
+use crate::kv_format::KvStorage;
+use crate::mixers::{Attention, KeyReads, KeySource, Mixer};
 use crate::ops::{AttentionNeeds, ByLength, Kernels, LayerContext, Ops};
-use crate::{
-    Attention, Batch, Blueprint, KernelChoice, KeyReads, KeySource, KvCache, KvStorage, LayerSpec, Mixer,
-    Segment, kv_format,
-};
 
 const BLOCK_SIZE: usize = 16;
 /// Scores from which the tolerance grows with them. MLX rounds queries and keys once more than kernels do, and scores too: weights of

@@ -4,7 +4,7 @@ use mlx::gpu::LogitEdits;
 use mlx::{Array, Dtype};
 
 use super::{KernelCheck, KernelTimes, Measure, normal, time};
-use crate::Blueprint;
+use crate::blueprint::Blueprint;
 
 /// Rows of a decode step.
 const ROWS: i32 = 16;

@@ -4,10 +4,13 @@ use mlx::{Array, Dtype};
 
 use super::weights::CheckedWeights;
 use super::{KernelCheck, KernelTimes, Measure, distance, normal, time};
+use crate::blueprint::{Blueprint, Residual};
+use crate::mixers::{KeySource, Mixer, NormOver};
+use crate::mlps::{GatedMlp, Mlp, PlainMlp};
+use crate::norm::Norm;
 use crate::ops::{GroupNormWeights, Joined, Kernels, Ops, Term, Weight};
 use crate::params::{Held, Param};
 use crate::take_rows::take_rows;
-use crate::{Blueprint, GatedMlp, KeySource, Mixer, Mlp, Norm, NormOver, PlainMlp, Residual};
 
 /// Rows of a decode step.
 pub(super) const ROWS: usize = 16;

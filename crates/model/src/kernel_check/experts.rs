@@ -4,8 +4,9 @@ use mlx::{Array, Dtype};
 
 use super::weights::CheckedWeights;
 use super::{KernelCheck, distance, normal};
+use crate::blueprint::Blueprint;
+use crate::mlps::{Mlp, Moe, Router};
 use crate::ops::{ExpertVectors, Kernels, Ops, Weight};
-use crate::{Blueprint, Mlp, Moe, Router};
 
 /// Experts that take part: all of a large model would take gigabytes.
 const EXPERTS_MAX: usize = 16;

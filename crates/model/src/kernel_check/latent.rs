@@ -4,7 +4,7 @@ use mlx::{Array, Dtype};
 
 use super::normal;
 use super::probed::{Probed, rotation};
-use crate::LatentAttention;
+use crate::mixers::LatentAttention;
 use crate::ops::{AttentionNeeds, LatentCall, LatentWeights, LayerContext, Ops, Rotation, Weight};
 
 /// Latent attention with random weights.

@@ -2,9 +2,9 @@
 
 use mlx::Array;
 
-use crate::Position;
 use crate::ops::{AttentionNeeds, LayerContext, Ops, Rotation};
 use crate::params::Params;
+use crate::rope::Position;
 
 /// A layer that is checked: its spec and weights.
 pub(super) trait Probed {

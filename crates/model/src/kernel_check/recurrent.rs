@@ -4,15 +4,16 @@ use mlx::{Array, Dtype};
 use omnibus_kv::{BlockId, BlockTable, FloatType};
 
 use super::{KernelCheck, KernelTimes, Measure, distance, normal, time};
+use crate::batch::{Batch, Segment};
+use crate::blueprint::{Blueprint, LayerSpec};
 use crate::forward::{AttentionPath, ForwardContext};
+use crate::kv_cache::KvCache;
+use crate::mixers::{DeltaAttention, GatedDelta, Mamba1, Mamba2, Mixer, ShortConv};
 use crate::ops::{
     CausalConv, DeltaRows, GatedDeltaWeights, Kernels, LayerContext, Mamba1Rows, Mamba2Weights, Ops,
 };
 use crate::params::Param;
-use crate::{
-    Batch, Blueprint, DeltaAttention, GatedDelta, KvCache, LayerSpec, Mamba1, Mamba2, Mixer, RotaryAxes,
-    Segment, ShortConv,
-};
+use crate::rope::RotaryAxes;
 
 /// Sequences of a pass: tokens before it and rows in it.
 type Pass<'a> = &'a [(usize, usize)];

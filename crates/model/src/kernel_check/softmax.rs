@@ -5,8 +5,8 @@ use mlx::{Array, Dtype};
 
 use super::normal;
 use super::probed::{Probed, rotation};
+use crate::mixers::{Attention, KeySource, QkNorm};
 use crate::ops::{AttentionCall, AttentionNeeds, HeadNorm, LayerContext, Ops, Rotation};
-use crate::{Attention, KeySource, QkNorm};
 
 /// Softmax attention with random norms and sinks.
 pub(super) struct SoftmaxLayer<'a> {

@@ -6,7 +6,7 @@ use mlx::{Dtype, QuantMode};
 
 use super::normal;
 use crate::ops::Weight;
-use crate::{Quantization, QuantizationChoice};
+use crate::quantization::{Quantization, QuantizationChoice};
 
 /// How the weights of a check are stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,9 @@
 
 use omnibus_kv::{CacheKind, FloatType, KvCacheSpec, KvFormat};
 
-use crate::mixers::MixerCache;
-use crate::{Attention, Blueprint, KvStorage, Mixer};
+use crate::blueprint::Blueprint;
+use crate::kv_format::KvStorage;
+use crate::mixers::{Attention, Mixer, MixerCache};
 
 /// Which rows read the keys and values of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

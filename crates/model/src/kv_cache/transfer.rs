@@ -7,7 +7,7 @@ use mlx::{Array, Dtype};
 use omnibus_kv::BlockId;
 
 use super::{KvCache, Pool, block_indices, poisoned};
-use crate::take_rows;
+use crate::take_rows::take_rows;
 
 /// Blocks of one group by array, lazy.
 #[derive(Debug)]

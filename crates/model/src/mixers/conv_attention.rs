@@ -4,13 +4,12 @@ use mlx::{Array, Dtype};
 
 use super::attention::{AttentionBlock, CallSpec};
 use super::{Attention, AttentionSpan, MixerCache, MixerSpec, Recurrence};
-use crate::LoadError;
 use crate::blocks::MixerBlock;
 use crate::manifest::{Scope, TensorRole};
 use crate::ops::{CausalConv, LayerContext, Ops};
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// Attention, and the convolution of its keys and values before they rotate: two weights for each head.
 #[derive(Debug, Clone, PartialEq)]

@@ -9,8 +9,8 @@ mod forward;
 mod weights;
 
 use super::{MixerCache, MixerSpec};
-use crate::Norm;
 use crate::manifest::Scope;
+use crate::norm::Norm;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
 

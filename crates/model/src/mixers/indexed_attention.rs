@@ -8,11 +8,12 @@ use super::{Attention, AttentionSpan, MixerCache, MixerSpec, RowCache};
 use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::forward::Gather;
 use crate::manifest::Scope;
+use crate::norm::Norm;
 use crate::ops::{KeyFilter, LayerContext, Rotation};
+use crate::rope::Rope;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
-use crate::weights::Store;
-use crate::{LoadError, Norm, Rope};
+use crate::weights::{LoadError, Store};
 
 /// Attention, and the indexer with a head for each key head: a block is as good as its best key.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,7 +42,7 @@ impl Rules for IndexedAttention {
         broken.divides(("index_n_heads", self.heads), ("num_attention_heads", self.attention.heads));
         broken.size(&[("index_block_size", self.block_size), ("index_topk_blocks", self.kept)]);
         broken.size(&[("index_head_dim", self.keys.width / 2)]);
-        broken.position(&crate::Position::Rope(self.rope.clone()), self.keys.width);
+        broken.position(&crate::rope::Position::Rope(self.rope.clone()), self.keys.width);
     }
 }
 

@@ -21,9 +21,8 @@ use super::rg_lru::RgLruBlock;
 use super::rwkv7::{ChannelMixBlock, TimeMixBlock};
 use super::selective_mamba2::SelectiveMamba2Block;
 use super::short_conv::ShortConvBlock;
-use crate::LoadError;
 use crate::blocks::MixerBlock;
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 impl Mixer {
     /// Takes its tensors, below `path`.

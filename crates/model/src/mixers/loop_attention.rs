@@ -5,14 +5,13 @@ use mlx::Array;
 
 use super::attention::{AttentionBlock, CallSpec};
 use super::{Attention, AttentionSpan, KeySource, MixerCache, MixerSpec};
-use crate::LoadError;
 use crate::blocks::MixerBlock;
 use crate::manifest::{Scope, TensorRole};
 use crate::ops::LayerContext;
 use crate::params::Param;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// Attention in one of two passes.
 #[derive(Debug, Clone, PartialEq)]

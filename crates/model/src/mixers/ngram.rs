@@ -3,13 +3,12 @@
 use mlx::{Array, Dtype};
 
 use super::{MixerCache, MixerSpec, Recurrence};
-use crate::LoadError;
 use crate::blocks::{Embedding, Linear, MixerBlock};
 use crate::manifest::Scope;
 use crate::ops::LayerContext;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// Embeddings of the last two tokens, the last three, and so on, several of each: tables of hashed ids, narrow, projected
 /// to the stream.

@@ -5,11 +5,11 @@ use mlx::Array;
 use super::{Mixer, MixerCache, MixerSpec};
 use crate::blocks::MixerBlock;
 use crate::manifest::Scope;
+use crate::mixers::AttentionSpan;
 use crate::ops::{LayerContext, Ops};
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
-use crate::weights::Store;
-use crate::{AttentionSpan, LoadError};
+use crate::weights::{LoadError, Store};
 
 /// Mixers beside each other, each with its name.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,9 +3,9 @@
 use mlx::Array;
 
 use super::{MixerCache, MixerSpec};
-use crate::Mlp;
 use crate::blocks::{MixerBlock, MlpBlock};
 use crate::manifest::Scope;
+use crate::mlps::Mlp;
 use crate::ops::LayerContext;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};

@@ -5,11 +5,11 @@ use mlx::{Array, Dtype};
 use super::{Mamba2, Recurrence};
 use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::manifest::{Scope, TensorRole};
+use crate::norm::Norm;
 use crate::ops::{LayerContext, Mamba2Weights};
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
-use crate::weights::Store;
-use crate::{LoadError, Norm};
+use crate::weights::{LoadError, Store};
 
 /// The recurrence of a Mamba-2 layer over the convolved heads alone; `bcdt_proj` gives the rest, each part normed.
 #[derive(Debug, Clone, PartialEq)]

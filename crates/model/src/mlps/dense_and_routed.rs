@@ -7,11 +7,11 @@ use super::moe::MoeBlock;
 use super::{GatedMlp, Moe};
 use crate::blocks::{MlpBlock, NormBlock};
 use crate::manifest::Scope;
+use crate::norm::Norm;
 use crate::ops::Ops;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
-use crate::weights::Store;
-use crate::{LoadError, Norm};
+use crate::weights::{LoadError, Store};
 
 /// `norm(dense(norm(x))) + norm(experts(norm(x)))` of the stream `x` itself, with a further norm before the router.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,12 +2,11 @@
 
 use mlx::Array;
 
-use crate::LoadError;
 use crate::blocks::{Linear, MlpBlock};
 use crate::manifest::Scope;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// One matrix in the place of an MLP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,9 +7,8 @@ use super::linear::LinearBlock;
 use super::moe::MoeBlock;
 use super::normed::NormedBlock;
 use super::plain::PlainBlock;
-use crate::LoadError;
 use crate::blocks::MlpBlock;
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 impl Mlp {
     /// Takes its tensors, below `path`.

@@ -5,8 +5,8 @@ mod shared;
 
 use super::{GatedMlp, PlainMlp, Router};
 use crate::Activation;
-use crate::Norm;
 use crate::manifest::{Scope, TensorRole};
+use crate::norm::Norm;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
 pub(super) use forward::MoeBlock;

@@ -3,13 +3,14 @@
 use mlx::Array;
 
 use super::GatedMlp;
+use crate::Activation;
 use crate::blocks::{Fused, Linear, MlpBlock, NormBlock};
 use crate::manifest::{Scope, TensorRole};
+use crate::norm::Norm;
 use crate::ops::Ops;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
-use crate::weights::Store;
-use crate::{Activation, LoadError, Norm};
+use crate::weights::{LoadError, Store};
 
 /// A gated MLP, and the norm, `ffn_sub_norm`.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -17,10 +17,10 @@ use super::{
 };
 use crate::forward::{AttentionPath, AttentionReads, SegmentTables, StatePath};
 use crate::kv_cache::{Pool, poisoned};
+use crate::mixers::{AttentionSpan, Bidirectional, GatedDelta, Mamba2, Mixer, WkvState};
+use crate::mlps::Router;
 use crate::ops::{GatedDeltaWeights, Mamba2Weights, WkvRows, WkvWeights};
-use crate::{
-    Activation, AttentionSpan, Bidirectional, GatedDelta, Mamba2, Mixer, Router, WkvState, kv_format,
-};
+use crate::{Activation, kv_format};
 
 /// CPU kernels.
 pub(super) struct CpuKernels {

@@ -2,7 +2,7 @@
 
 use mlx::Array;
 
-use crate::{NormAt, Temperature};
+use crate::mixers::{NormAt, Temperature};
 
 /// What happens to queries, keys and values in the GPU's kernels.
 #[derive(Clone, Copy, PartialEq)]

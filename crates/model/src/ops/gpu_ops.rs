@@ -23,11 +23,11 @@ use super::{
     LayerContext, Term, Weight,
 };
 use crate::forward::{AttentionPath, StatePath};
+use crate::kernel_choice::{GpuKernel, KernelChoice};
+use crate::mixers::{DeltaAttention, GatedDelta, HeadGate, LatentAttention, Mamba2, Mixer};
+use crate::mlps::Router;
 use crate::ops::{CausalConv, DeltaRows, GatedDeltaWeights, Mamba1Rows, Mamba2Weights};
-use crate::{
-    Activation, DeltaAttention, GatedDelta, GpuKernel, HeadGate, KernelChoice, LatentAttention, Mamba2,
-    Mixer, Router, kv_format,
-};
+use crate::{Activation, kv_format};
 use latent::Products;
 
 /// GPU kernels.

@@ -13,7 +13,8 @@ mod rwkv7;
 use mlx::{Array, Dtype, Quantized, fast};
 
 use super::{ChosenExperts, GroupNormWeights, Joined, Term, Weight};
-use crate::{Activation, HeadGate};
+use crate::Activation;
+use crate::mixers::HeadGate;
 pub(super) use attention::gather;
 pub(crate) use attention::{gathered, write};
 pub(super) use conv::convolve;

@@ -14,10 +14,11 @@ use super::{
     GatedDeltaWeights, GroupNormWeights, Joined, LatentCall, LayerContext, LowRankLayout, LowRankStack,
     Mamba1Rows, Mamba2Weights, Term, Weight, WkvRows, WkvWeights,
 };
+use crate::Activation;
 use crate::forward::{AttentionPath, StatePath};
-use crate::{
-    Activation, DeltaAttention, GatedDelta, HeadGate, KernelChoice, Mamba2, Mixer, Router, WkvState,
-};
+use crate::kernel_choice::KernelChoice;
+use crate::mixers::{DeltaAttention, GatedDelta, HeadGate, Mamba2, Mixer, WkvState};
+use crate::mlps::Router;
 
 /// The operations that a model's blocks compute with. Rows are the first axis, `[T, …]`. Clones share their choice of kernels.
 #[derive(Clone)]
@@ -421,7 +422,9 @@ operations! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{GpuKernel, Kernels, ShortConv};
+    use crate::kernel_choice::GpuKernel;
+    use crate::mixers::ShortConv;
+    use crate::ops::Kernels;
 
     #[test]
     fn each_model_of_a_process_has_kernels_of_its_own() {

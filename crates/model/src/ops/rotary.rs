@@ -4,9 +4,10 @@
 
 use mlx::{Array, Dtype, fast};
 
+use crate::RotaryPairing;
 use crate::forward::{ForwardContext, SequenceLengths};
 use crate::params::{Param, Params};
-use crate::{Rope, RotaryPairing, RotarySections};
+use crate::rope::{Rope, RotarySections};
 
 /// A rotation with its frequencies.
 pub(crate) struct Rotation {

@@ -4,7 +4,7 @@ use mlx::QuantMode;
 use serde_json::{Map, Value};
 
 use super::QuantizationChoice;
-use crate::ConfigError;
+use crate::config::ConfigError;
 
 /// A format of another library. Its tensors become MLX's when they are loaded, or floats where MLX has no such format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

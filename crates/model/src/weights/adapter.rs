@@ -13,7 +13,8 @@ use mlx::{Array, Dtype, QuantMode, Quantized};
 use serde_json::{Map, Value};
 
 use super::header::{check_header, problem};
-use crate::{LoadError, Quantization, Weights};
+use crate::quantization::Quantization;
+use crate::weights::{LoadError, Weights};
 use config::AdapterConfig;
 pub(crate) use low_rank::LowRank;
 

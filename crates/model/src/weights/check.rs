@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use mlx::{Array, Dtype, QuantMode};
 
+use crate::manifest::Manifest;
 use crate::quantization::{Quantization, QuantizationChoice, StoredScales};
-use crate::{LoadError, Manifest, Weights};
+use crate::weights::{LoadError, Weights};
 
 const LISTED_MAX: usize = 12;
 

@@ -12,7 +12,8 @@ use super::RandomWeights;
 use super::adapter::{self, Adapter};
 use super::header::{check_header, problem};
 use super::json::as_json;
-use crate::{LoadError, Quantization, Weights};
+use crate::quantization::Quantization;
+use crate::weights::{LoadError, Weights};
 
 /// Larger configs and indexes are not read.
 const JSON_BYTES_MAX: u64 = 64 << 20;

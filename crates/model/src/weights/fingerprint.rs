@@ -8,7 +8,7 @@ use std::time::UNIX_EPOCH;
 use sha2::{Digest, Sha256};
 
 use super::{LoadError, Source, header::problem};
-use crate::AdapterId;
+use crate::batch::AdapterId;
 
 /// Of every so many bytes of a weight file, the first [`SAMPLE_BYTES`] are looked at: reading all of a large model
 /// would take longer than loading it.

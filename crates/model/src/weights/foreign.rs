@@ -13,8 +13,8 @@ mod ternary;
 
 use mlx::Dtype;
 
-use crate::quantization::Foreign;
-use crate::{LoadError, Quantization, Weights};
+use crate::quantization::{Foreign, Quantization};
+use crate::weights::{LoadError, Weights};
 use module::Modules;
 
 /// Tensors that say how activations are packed, which are computed in floats here.

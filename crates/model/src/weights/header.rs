@@ -6,7 +6,7 @@ use std::path::Path;
 
 use safetensors::tensor::Metadata;
 
-use crate::LoadError;
+use crate::weights::LoadError;
 
 /// The header of a safetensors file may be this long; the format's own limit.
 const HEADER_BYTES_MAX: u64 = 100_000_000;

@@ -10,8 +10,12 @@ use serde_json::{Map, Value, json};
 
 use super::LoadError;
 use super::json::as_json;
-use crate::quantization::QuantizationChoice;
-use crate::{ConfigError, Error, Manifest, Quantization, Weights, families};
+use crate::config::ConfigError;
+use crate::error::Error;
+use crate::families;
+use crate::manifest::Manifest;
+use crate::quantization::{Quantization, QuantizationChoice};
+use crate::weights::Weights;
 
 /// Modules that mlx-lm quantizes with 8 bits in models that it converts with fewer: routers.
 const ROUTERS: &[&str] = &["mlp.gate", "mlp.shared_expert_gate", "block_sparse_moe.gate"];
@@ -148,7 +152,9 @@ fn quantization(bits: usize, manifest: &Manifest) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Kernels, Model, RandomWeights, Source};
+    use crate::decoder::Model;
+    use crate::ops::Kernels;
+    use crate::weights::{RandomWeights, Source};
 
     const MOE: &str = r#"{"model_type": "qwen3_moe", "hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 96,
         "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 160, "rms_norm_eps": 1e-6,

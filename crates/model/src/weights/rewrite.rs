@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use mlx::{Array, Dtype, QuantMode, Quantized};
 
-use crate::pattern::Captures;
-use crate::{LoadError, Pattern, Quantization, WeightRewrite, Weights, When};
+use crate::pattern::{Captures, Pattern};
+use crate::quantization::Quantization;
+use crate::rewrite::{WeightRewrite, When};
+use crate::weights::{LoadError, Weights};
 
 impl WeightRewrite {
     /// The weights after this step. `published`: the names before the first step.

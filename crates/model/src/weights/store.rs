@@ -10,11 +10,15 @@ use super::foreign::convert;
 use crate::blocks::{
     AdaptedWeight, Adapters, Embedding, ExpertLinear, HadamardRotation, LIMITS, Limits, Linear, NormBlock,
 };
-use crate::ops::{CausalConv, Ops, Weight};
+use crate::blueprint::{Blueprint, Head};
+use crate::manifest::Manifest;
+use crate::norm::Norm;
+use crate::ops::{CausalConv, Kernels, Ops, Weight};
 use crate::params::{Param, Params};
-use crate::{
-    Blueprint, Head, Kernels, LoadError, Manifest, Norm, Pattern, Quantization, WeightRewrite, Weights,
-};
+use crate::pattern::Pattern;
+use crate::quantization::Quantization;
+use crate::rewrite::WeightRewrite;
+use crate::weights::{LoadError, Weights};
 
 /// A checkpoint under the blueprint's names, cast for the kernels that run it.
 pub(crate) struct Store {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::Error;
+use crate::error::Error;
 use crate::files;
 
 /// Names of special tokens that templates use.

@@ -6,8 +6,9 @@
 use super::call::{CallHead, name_before, take_tail};
 use super::schemas::{Schema, ToolSchemas, Types};
 use super::typed_value::typed_value;
-use crate::syntax::{CallEnding, Deltas, Flow, Found, Input, Opening, Peek, Stop, Syntax, find};
-use crate::syntax::{push_escaped, push_json_string};
+use crate::syntax::{
+    CallEnding, Deltas, Flow, Found, Input, Opening, Peek, Stop, Syntax, find, push_escaped, push_json_string,
+};
 
 /// What differs between formats of this layout.
 #[derive(Debug)]

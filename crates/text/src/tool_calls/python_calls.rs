@@ -3,8 +3,9 @@
 use super::call::{CallHead, take_tail};
 use super::json_calls::Names;
 use super::schemas::ToolSchemas;
-use crate::syntax::push_json_string;
-use crate::syntax::{CallEnding, Deltas, Flow, Input, JsonCopy, Opening, Peek, Quotes, Stop, Syntax};
+use crate::syntax::{
+    CallEnding, Deltas, Flow, Input, JsonCopy, Opening, Peek, Quotes, Stop, Syntax, push_json_string,
+};
 
 /// What differs between formats of this layout.
 #[derive(Debug)]

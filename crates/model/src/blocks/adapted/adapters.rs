@@ -8,10 +8,10 @@ use std::rc::{Rc, Weak};
 use mlx::Array;
 
 use super::layer::AdaptedLayer;
+use crate::batch::{AdapterId, Batch};
 use crate::forward::LogitRows;
 use crate::input_squares::InputSums;
 use crate::ops::ChosenExperts;
-use crate::{AdapterId, Batch};
 
 /// What a model's linear layers share: its adapters, those of the rows that are computed, and a record of inputs.
 #[derive(Default)]

@@ -1,8 +1,11 @@
 //! The description of one audio encoder: plain data.
 
+use crate::Activation;
+use crate::config::{Config, ConfigError};
 use crate::encoders::{ConnectorStep, EncoderLayer, Filling};
+use crate::norm::Norm;
+use crate::rewrite::WeightRewrite;
 use crate::rules::Broken;
-use crate::{Activation, Config, ConfigError, Norm, WeightRewrite};
 
 /// Most features of a window that is filled up to a fixed number.
 const FEATURES_MAX: usize = 1 << 16;

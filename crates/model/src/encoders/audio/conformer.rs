@@ -5,11 +5,12 @@ use mlx::Array;
 use super::blueprint::Conformer;
 use super::manifest::{ATTENTION_NORMS, CONVOLUTION_NORMS_OF_LAYER, FEED_FORWARDS};
 use super::relative::LocalAttentionBlock;
+use crate::Activation;
 use crate::blocks::{Linear, NormBlock};
+use crate::norm::Norm;
 use crate::ops::Ops;
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{Activation, LoadError, Norm};
+use crate::weights::{LoadError, Store};
 
 /// A conformer layer with its weights.
 pub(super) struct ConformerBlock {

@@ -10,9 +10,12 @@ use crate::encoders::connector::Connector;
 use crate::encoders::layer::{Group, LayerBlock};
 use crate::encoders::manifest::{CONNECTOR, POSITIONS};
 use crate::encoders::{Features, Grid, PatchOrder};
-use crate::ops::Ops;
+use crate::error::Error;
+use crate::kernel_choice::KernelChoice;
+use crate::ops::{Kernels, Ops};
 use crate::params::Param;
-use crate::{Error, KernelChoice, Kernels, LoadError, Quantization, Source, Weights};
+use crate::quantization::Quantization;
+use crate::weights::{LoadError, Source, Weights};
 
 /// One window of sound.
 pub struct AudioInput {

@@ -3,8 +3,8 @@
 use super::blueprint::{AudioBlueprint, AudioLayer, AudioPositions, Conformer, PlaneNorm, Stem};
 use crate::blocks::LIMITS;
 use crate::encoders::manifest::{CONNECTOR, POSITIONS, name_connector};
-use crate::manifest::{Scope, TensorRole};
-use crate::{Manifest, Norm};
+use crate::manifest::{Manifest, Scope, TensorRole};
+use crate::norm::Norm;
 
 /// Names of modules below `encoder`.
 pub(super) const CONVOLUTIONS: [&str; 2] = ["stem.conv1", "stem.conv2"];

@@ -3,10 +3,9 @@
 use mlx::{Array, Dtype};
 
 use super::blueprint::PlaneNorm;
-use crate::LoadError;
 use crate::blocks::NormBlock;
 use crate::params::Param;
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// A norm with its weights.
 pub(super) enum PlaneNormBlock {

@@ -5,10 +5,9 @@
 use mlx::{Array, Dtype};
 
 use super::blueprint::LocalAttention;
-use crate::LoadError;
 use crate::blocks::Linear;
 use crate::params::Param;
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// Longest wavelength of the positions' sines, over 2π.
 const TIMESCALE_MAX: f64 = 10_000.0;

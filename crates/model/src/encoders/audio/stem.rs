@@ -5,11 +5,11 @@ use mlx::{Array, Dtype};
 use super::blueprint::{FramePadding, Stem};
 use super::manifest::{CONVOLUTION_NORMS, CONVOLUTIONS, KERNEL, STEM_LINEAR};
 use super::plane_norm::PlaneNormBlock;
+use crate::Activation;
 use crate::blocks::Linear;
 use crate::ops::{ConvolutionCall, Ops};
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{Activation, LoadError};
+use crate::weights::{LoadError, Store};
 
 /// A stem with its weights.
 pub(super) enum StemBlock {

@@ -5,8 +5,9 @@ use mlx::Array;
 use super::blueprint::AudioBlueprint;
 use super::manifest::CONVOLUTIONS;
 use crate::encoders::weights::{checked, named};
-use crate::weights::Store;
-use crate::{Kernels, LoadError, Quantization, Weights};
+use crate::ops::Kernels;
+use crate::quantization::Quantization;
+use crate::weights::{LoadError, Store, Weights};
 
 impl AudioBlueprint {
     /// Applies the rewrites, leaves out what is the text model's, and checks that exactly the named tensors come out.

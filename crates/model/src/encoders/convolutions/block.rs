@@ -4,12 +4,13 @@ use mlx::Array;
 
 use super::blueprint::{ConvBlock, ConvBlockKind, ConvTower};
 use super::map::{Convolution, Normed, Product};
+use crate::Activation;
 use crate::blocks::{Linear, NormBlock};
 use crate::encoders::layer::attention;
+use crate::norm::Norm;
 use crate::ops::Ops;
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{Activation, LoadError, Norm};
+use crate::weights::{LoadError, Store};
 
 /// Queries that attend in one call: there are few keys.
 const QUERIES_MAX: i32 = 1 << 14;

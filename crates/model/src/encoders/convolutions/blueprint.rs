@@ -1,7 +1,8 @@
 //! The description of one tower: plain data.
 
+use crate::Activation;
+use crate::norm::Norm;
 use crate::rules::Broken;
-use crate::{Activation, Norm};
 
 /// A convolution that halves the picture, stages of blocks, and what makes rows of the stages' outputs.
 #[derive(Debug, Clone, PartialEq)]

@@ -5,10 +5,9 @@ use mlx::Array;
 use super::block::linear;
 use super::blueprint::ConvTower;
 use super::map::Normed;
-use crate::LoadError;
 use crate::blocks::NormBlock;
 use crate::encoders::canvas::resized;
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// A fusion with its weights.
 pub(super) struct FusionBlock {

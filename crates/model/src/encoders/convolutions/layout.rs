@@ -4,7 +4,8 @@
 
 use mlx::Array;
 
-use crate::{LoadError, Manifest, Weights};
+use crate::manifest::Manifest;
+use crate::weights::{LoadError, Weights};
 
 /// Turns those of `weights` that `manifest` names; others stay as they are.
 pub(in crate::encoders) fn channels_last(

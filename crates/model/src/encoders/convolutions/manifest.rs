@@ -2,8 +2,8 @@
 //! layers.
 
 use super::blueprint::{ConvBlock, ConvBlockKind, ConvTower};
-use crate::Norm;
 use crate::manifest::{Scope, TensorRole};
+use crate::norm::Norm;
 
 impl ConvTower {
     /// Names them below `at`. `hidden`: width of the rows.

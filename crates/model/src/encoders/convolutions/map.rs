@@ -2,11 +2,12 @@
 
 use mlx::Array;
 
+use crate::Activation;
 use crate::blocks::{Linear, NormBlock};
+use crate::norm::Norm;
 use crate::ops::{ConvolutionCall, Ops};
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{Activation, LoadError, Norm};
+use crate::weights::{LoadError, Store};
 
 /// A convolution whose output is a `stride`-th of the map, rounded up: what it reads beyond the map is 0, as much on the
 /// left and above as on the right and below, or one less.

@@ -6,9 +6,8 @@ use super::block::BlockOf;
 use super::blueprint::ConvTower;
 use super::fusion::FusionBlock;
 use super::map::{Convolution, Normed, Product};
-use crate::LoadError;
 use crate::encoders::grid::{Grid, View};
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// A tower with its weights.
 pub(in crate::encoders) struct TowerBlock {

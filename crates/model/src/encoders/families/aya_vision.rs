@@ -4,8 +4,10 @@
 
 use super::names::*;
 use super::siglip::{self, Defaults, drop};
+use crate::Activation;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{Activation, Config, ConfigError, Norm};
+use crate::norm::Norm;
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     cfg.only("vision_feature_select_strategy", "full")?;

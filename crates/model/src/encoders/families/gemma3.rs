@@ -4,8 +4,10 @@
 
 use super::names::*;
 use super::siglip::{self, Defaults};
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{Config, ConfigError, Norm, WeightRewrite, When};
+use crate::norm::Norm;
+use crate::rewrite::{WeightRewrite, When};
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let vision = vision(cfg)?;

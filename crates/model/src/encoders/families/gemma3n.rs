@@ -5,8 +5,9 @@
 use super::mobilenet_v5;
 use super::names::*;
 use super::siglip::drop;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{Config, ConfigError, Norm};
+use crate::norm::Norm;
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let vision = vision(cfg)?;

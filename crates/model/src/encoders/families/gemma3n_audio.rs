@@ -9,9 +9,12 @@ use super::gemma3n::{projected, soft_norm};
 use super::gemma4_audio;
 use super::names::*;
 use super::siglip::drop;
+use crate::Activation;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
 use crate::families::with_defaults;
-use crate::{Activation, Config, ConfigError, Norm, WeightRewrite};
+use crate::norm::Norm;
+use crate::rewrite::WeightRewrite;
 
 /// Of the norms for which the reference reads no field.
 const EPS: f32 = 1e-6;

@@ -3,8 +3,12 @@
 //! Source: transformers `models/gemma4/modeling_gemma4.py`.
 
 use super::names::*;
+use crate::Activation;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm, WeightRewrite};
+use crate::mlps::ACTIVATIONS;
+use crate::norm::Norm;
+use crate::rewrite::WeightRewrite;
 
 /// Mel bands, which the config does not name.
 const BANDS: usize = 128;

@@ -5,8 +5,12 @@
 
 use super::names::*;
 use super::qwen2_vl;
+use crate::Activation;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{ACTIVATIONS, Activation, Config, ConfigError, GatedMlp, Norm, WeightRewrite};
+use crate::mlps::{ACTIVATIONS, GatedMlp};
+use crate::norm::Norm;
+use crate::rewrite::WeightRewrite;
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let vision = vision(cfg)?;

@@ -4,9 +4,12 @@
 
 use super::names::*;
 use super::siglip::{self, Defaults};
+use crate::Activation;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
 use crate::families::with_defaults;
-use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm};
+use crate::mlps::ACTIVATIONS;
+use crate::norm::Norm;
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let missing = |field: &str| ConfigError::Missing { field: field.to_owned() };

@@ -4,8 +4,12 @@
 //! Source: arXiv 2504.07491 §2.1; Moonshot's `modeling_kimi_vl.py` beside the published weights.
 
 use super::names::*;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm, PlainMlp, RotaryPairing, WeightRewrite};
+use crate::mlps::{ACTIVATIONS, PlainMlp};
+use crate::norm::Norm;
+use crate::rewrite::WeightRewrite;
+use crate::{Activation, RotaryPairing};
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let vision = vision(cfg)?;

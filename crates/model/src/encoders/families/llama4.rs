@@ -4,8 +4,12 @@
 //! Source: transformers `models/llama4/modeling_llama4.py`.
 
 use super::names::*;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm, PlainMlp, RotaryPairing, WeightRewrite};
+use crate::mlps::{ACTIVATIONS, PlainMlp};
+use crate::norm::Norm;
+use crate::rewrite::WeightRewrite;
+use crate::{Activation, RotaryPairing};
 
 /// Of all norms, whatever the config says.
 const NORM: Norm = Norm::Layer { eps: 1e-5, bias: true };

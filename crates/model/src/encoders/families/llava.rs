@@ -5,8 +5,9 @@
 use super::names::*;
 use super::pixtral;
 use super::siglip::{self, Defaults, drop};
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{Config, ConfigError, Norm};
+use crate::norm::Norm;
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     // Pixtral in Hugging Face's layout.

@@ -4,8 +4,8 @@
 
 use super::llava;
 use super::names::*;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{Config, ConfigError};
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     with_newline(cfg, llava::read(cfg)?)

@@ -4,8 +4,10 @@
 
 use super::names::*;
 use super::siglip::{self, Defaults, drop};
+use crate::Activation;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{Activation, Config, ConfigError, Norm};
+use crate::norm::Norm;
 
 /// Of the mergers.
 const NORM: Norm = Norm::Layer { eps: 1e-6, bias: true };

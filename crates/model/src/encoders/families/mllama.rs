@@ -3,8 +3,12 @@
 //! Source: transformers `models/mllama/modeling_mllama.py`.
 
 use super::names::*;
+use crate::Activation;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm, PlainMlp, WeightRewrite};
+use crate::mlps::{ACTIVATIONS, PlainMlp};
+use crate::norm::Norm;
+use crate::rewrite::WeightRewrite;
 
 /// Rows of a tile are filled up to a multiple of so many.
 const ROWS: usize = 8;

@@ -2,8 +2,10 @@
 //!
 //! Source: timm `models/mobilenetv5.py`, `models/_efficientnet_builder.py`.
 
+use crate::Activation;
+use crate::config::{Config, ConfigError};
 use crate::encoders::{ConvBlock, ConvBlockKind, ConvTower, Fusion};
-use crate::{Activation, Config, ConfigError, Norm};
+use crate::norm::Norm;
 
 /// Blocks of one stage, or a part of it, so many times.
 type Run = (usize, &'static [Row]);

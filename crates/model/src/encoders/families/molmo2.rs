@@ -4,8 +4,12 @@
 //! Source: transformers `models/molmo2/modeling_molmo2.py`.
 
 use super::names::*;
+use crate::Activation;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm, PlainMlp, WeightRewrite};
+use crate::mlps::{ACTIVATIONS, PlainMlp};
+use crate::norm::Norm;
+use crate::rewrite::WeightRewrite;
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let section =

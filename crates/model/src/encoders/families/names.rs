@@ -1,8 +1,11 @@
 //! Config readers and rewrites that several encoder families share: from a checkpoint's names to those below `encoder`.
 
+use crate::Activation;
+use crate::config::{Config, ConfigError};
 use crate::encoders::{ConnectorStep, EncoderLayer};
 use crate::families::with_defaults;
-use crate::{ACTIVATIONS, Activation, Config, ConfigError, WeightRewrite};
+use crate::mlps::ACTIVATIONS;
+use crate::rewrite::WeightRewrite;
 
 /// The section that describes the encoder.
 pub(super) fn vision<'a>(cfg: &Config<'a>) -> Result<Config<'a>, ConfigError> {

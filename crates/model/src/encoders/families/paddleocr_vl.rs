@@ -6,8 +6,9 @@
 use super::names::*;
 use super::siglip::{self, Defaults, drop};
 use super::{kimi_vl, qwen2_vl};
+use crate::Activation;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{Activation, Config, ConfigError};
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let vision = vision(cfg)?;

@@ -4,8 +4,8 @@
 
 use super::names::*;
 use super::siglip::{self, Defaults};
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{Config, ConfigError};
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let vision = vision(cfg)?;

@@ -5,8 +5,12 @@
 
 use super::names::*;
 use super::siglip::{self, drop};
+use crate::Activation;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{Activation, Config, ConfigError, Norm, PlainMlp, WeightRewrite};
+use crate::mlps::PlainMlp;
+use crate::norm::Norm;
+use crate::rewrite::WeightRewrite;
 
 /// Layers of the published encoder, whose name stands for its sizes.
 const LAYERS: usize = 24;

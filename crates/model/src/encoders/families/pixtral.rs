@@ -4,8 +4,12 @@
 //! Source: transformers `models/pixtral/modeling_pixtral.py`, `models/mistral3/modeling_mistral3.py`.
 
 use super::names::*;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{ACTIVATIONS, Activation, Config, ConfigError, GatedMlp, Norm, RotaryPairing, WeightRewrite};
+use crate::mlps::{ACTIVATIONS, GatedMlp};
+use crate::norm::Norm;
+use crate::rewrite::WeightRewrite;
+use crate::{Activation, RotaryPairing};
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     cfg.only("vision_feature_select_strategy", "full")?;

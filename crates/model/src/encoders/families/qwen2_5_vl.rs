@@ -4,8 +4,11 @@
 
 use super::names::*;
 use super::qwen2_vl;
+use crate::Activation;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{ACTIVATIONS, Activation, Config, ConfigError, GatedMlp, Norm};
+use crate::mlps::{ACTIVATIONS, GatedMlp};
+use crate::norm::Norm;
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let vision = vision(cfg)?;

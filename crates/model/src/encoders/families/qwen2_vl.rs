@@ -4,10 +4,12 @@
 //! Source: transformers `models/qwen2_vl/modeling_qwen2_vl.py`.
 
 use super::names::*;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{
-    ACTIVATIONS, Activation, Config, ConfigError, Mlp, Norm, PlainMlp, RotaryPairing, WeightRewrite,
-};
+use crate::mlps::{ACTIVATIONS, Mlp, PlainMlp};
+use crate::norm::Norm;
+use crate::rewrite::WeightRewrite;
+use crate::{Activation, RotaryPairing};
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let vision = vision(cfg)?;

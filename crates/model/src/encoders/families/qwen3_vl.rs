@@ -5,8 +5,11 @@
 
 use super::names::*;
 use super::qwen2_vl;
+use crate::Activation;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm, PlainMlp};
+use crate::mlps::{ACTIVATIONS, PlainMlp};
+use crate::norm::Norm;
 
 pub(super) fn read(cfg: &Config) -> Result<EncoderBlueprint, ConfigError> {
     let vision = vision(cfg)?;

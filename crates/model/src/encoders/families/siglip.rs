@@ -4,8 +4,12 @@
 //! Source: transformers `models/siglip/modeling_siglip.py`, `models/clip/modeling_clip.py`.
 
 use super::names::*;
+use crate::Activation;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm, PlainMlp, WeightRewrite};
+use crate::mlps::{ACTIVATIONS, PlainMlp};
+use crate::norm::Norm;
+use crate::rewrite::WeightRewrite;
 
 /// What fields mean that a config leaves out.
 pub(super) struct Defaults {

@@ -5,8 +5,12 @@
 
 use super::names::*;
 use super::siglip::PARTS;
+use crate::Activation;
+use crate::config::{Config, ConfigError};
 use crate::encoders::*;
-use crate::{ACTIVATIONS, Activation, Config, ConfigError, Norm, PlainMlp, WeightRewrite};
+use crate::mlps::{ACTIVATIONS, PlainMlp};
+use crate::norm::Norm;
+use crate::rewrite::WeightRewrite;
 
 pub(super) fn read(cfg: &Config) -> Result<AudioBlueprint, ConfigError> {
     let hidden = cfg.req("d_model")?;

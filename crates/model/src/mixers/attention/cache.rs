@@ -3,8 +3,8 @@
 use omnibus_kv::{CacheKind, KvCacheSpec, KvFormat};
 
 use super::{Attention, AttentionSpan};
-use crate::Position;
 use crate::mixers::MixerCache;
+use crate::rope::Position;
 
 impl MixerCache for Attention {
     fn is_own(&self) -> bool {

@@ -11,8 +11,8 @@ use crate::blocks::{Fused, Linear, MixerBlock, NormBlock};
 use crate::forward::ForwardContext;
 use crate::ops::{AttentionCall, GpuFusions, KeyFilter, LayerContext, Ops, Rotation, clipped};
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{LoadError, Position};
+use crate::rope::Position;
+use crate::weights::{LoadError, Store};
 
 /// One attention layer.
 pub(crate) struct AttentionBlock {

@@ -3,10 +3,9 @@
 use mlx::Array;
 
 use super::{Attention, OutputGate};
-use crate::LoadError;
 use crate::blocks::Linear;
 use crate::ops::Ops;
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// A gate with its projection.
 pub(in crate::mixers) struct GateBlock {

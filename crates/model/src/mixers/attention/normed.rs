@@ -3,10 +3,10 @@
 use mlx::{Array, fast};
 
 use super::{NormAt, NormOver, QkNorm};
+use crate::norm::Norm;
 use crate::ops::HeadNorm;
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{LoadError, Norm};
+use crate::weights::{LoadError, Store};
 
 /// The norm with its weights, of queries and, where a layer has them, of keys.
 pub(super) struct QkNormBlock {

@@ -4,11 +4,10 @@ use mlx::{Array, Dtype, fast};
 
 use super::normed::QkNormBlock;
 use super::{Attention, AttentionSpan, KeySource, NormAt, QkNorm, Temperature};
-use crate::LoadError;
 use crate::forward::ForwardContext;
 use crate::ops::{GpuFusions, Ops, Rotation};
 use crate::params::Param;
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 impl Attention {
     /// True where attention kernels norm queries and keys themselves, if they are normed at all.
@@ -216,7 +215,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{Mixer, families};
+    use crate::families;
+    use crate::mixers::Mixer;
 
     /// The attention of a fixture's first layer.
     fn attention(fixture: &str) -> Attention {

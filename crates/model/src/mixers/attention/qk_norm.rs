@@ -1,7 +1,7 @@
 //! The norm on queries and keys, as data, and its tensors.
 
-use crate::Norm;
 use crate::manifest::{Scope, TensorRole};
+use crate::norm::Norm;
 
 /// Norm on queries and keys.
 #[derive(Debug, Clone, Copy, PartialEq)]

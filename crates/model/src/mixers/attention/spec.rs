@@ -4,9 +4,10 @@ use mlx::cpu::Projected;
 use serde::{Deserialize, Serialize};
 
 use super::QkNorm;
+use crate::norm::Norm;
+use crate::rope::Position;
 use crate::rules::Broken;
 use crate::spec::Rules;
-use crate::{Norm, Position};
 
 /// Softmax attention over grouped key/value heads.
 #[derive(Debug, Clone, PartialEq)]

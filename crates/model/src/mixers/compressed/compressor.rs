@@ -7,9 +7,9 @@ use super::spec::{ENTRIES, KEYS};
 use super::{CompressedAttention, Compressor, OpenGroup};
 use crate::blocks::{Linear, NormBlock};
 use crate::mixers::written_rows::WrittenRows;
+use crate::norm::Norm;
 use crate::ops::{LayerContext, Rotation};
-use crate::weights::Store;
-use crate::{LoadError, Norm};
+use crate::weights::{LoadError, Store};
 
 /// The compressor with its weights, and those of its keys.
 pub(super) struct CompressorBlock {

@@ -10,10 +10,10 @@ use super::{CompressedAttention, EntryReads};
 use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::forward::{Gather, KeyChoice};
 use crate::mixers::written_rows::WrittenRows;
+use crate::norm::Norm;
 use crate::ops::{LayerContext, Rotation, Weight};
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{LoadError, Norm};
+use crate::weights::{LoadError, Store};
 
 /// One layer with its weights.
 pub(crate) struct CompressedBlock {
@@ -80,7 +80,8 @@ impl CompressedBlock {
             layer.ctx.choices.borrow_mut().insert(number, choices);
         }
         let source = (reads.source, ENTRIES);
-        let rows = crate::RowCache { kind: omnibus_kv::CacheKind::Latent, ..self.spec.window };
+        let rows =
+            crate::mixers::row_cache::RowCache { kind: omnibus_kv::CacheKind::Latent, ..self.spec.window };
         let rows = WrittenRows::of_layer(rows, layer, source)?;
         Ok(ChosenEntries { ratio: reads.ratio, rows, choices: layer.ctx.choices_of(reads.chooser)? })
     }

@@ -6,13 +6,12 @@ use super::compressor::Tail;
 use super::rounding::{BlockScale, as_e2m1};
 use super::spec::KEYS;
 use super::{Candidates, CompressedAttention, EntryIndexer, EntryReads};
-use crate::LoadError;
-use crate::RowCache;
 use crate::blocks::Linear;
 use crate::forward::{Gather, KeyChoice};
+use crate::mixers::RowCache;
 use crate::mixers::written_rows::{WrittenRows, in_blocks, largest, where_seen};
 use crate::ops::{LayerContext, Rotation};
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 use omnibus_kv::CacheKind;
 
 /// The indexer with its weights.

@@ -2,10 +2,10 @@
 
 use omnibus_kv::CacheKind;
 
-use crate::mixers::{MixerCache, MixerSpec, Recurrence};
+use crate::mixers::{MixerCache, MixerSpec, Recurrence, RowCache};
+use crate::rope::{Position, Rope};
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules};
-use crate::{Position, Rope, RowCache};
 
 /// Attention whose keys are also its values: one latent a position, which all heads read, in a window, and entries.
 #[derive(Debug, Clone, PartialEq)]

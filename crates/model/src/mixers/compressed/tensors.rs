@@ -1,8 +1,8 @@
 //! Names and shapes of its tensors.
 
 use super::{CompressedAttention, Compressor, EntryIndexer};
-use crate::Norm;
 use crate::manifest::{Scope, TensorRole};
+use crate::norm::Norm;
 use crate::spec::Tensors;
 
 impl Tensors for CompressedAttention {

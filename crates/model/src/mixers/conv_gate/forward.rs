@@ -4,9 +4,9 @@ use mlx::Array;
 
 use super::ConvGate;
 use crate::blocks::{Linear, MixerBlock, NormBlock};
+use crate::norm::Norm;
 use crate::ops::{CausalConv, LayerContext, Ops};
-use crate::weights::Store;
-use crate::{LoadError, Norm};
+use crate::weights::{LoadError, Store};
 
 /// One layer.
 pub(crate) struct ConvGateBlock {

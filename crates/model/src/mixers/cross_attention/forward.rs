@@ -3,10 +3,10 @@
 use mlx::Array;
 
 use super::{CrossAttention, NORMS, weights};
+use crate::batch::CrossRows;
 use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::ops::{LayerContext, Ops};
-use crate::weights::Store;
-use crate::{CrossRows, LoadError};
+use crate::weights::{LoadError, Store};
 
 /// Rows that attend in one call, so that scores of a large picture need not all be in memory.
 const ROWS_MAX: i32 = 256;

@@ -3,10 +3,9 @@
 use mlx::Array;
 
 use super::DeltaAttention;
-use crate::LoadError;
 use crate::blocks::{Fused, Linear, MixerBlock, Projection};
 use crate::ops::{CausalConv, DeltaRows, GatedDeltaWeights, LayerContext, Ops};
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// One layer of delta attention.
 pub(crate) struct DeltaAttentionBlock {

@@ -1,8 +1,8 @@
 //! Delta attention: what a layer computes, its rules, tensors, state and scratch memory.
 
-use crate::Norm;
 use crate::manifest::{Scope, TensorRole};
 use crate::mixers::Recurrence;
+use crate::norm::Norm;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
 

@@ -3,10 +3,9 @@
 use mlx::Array;
 
 use super::GatedDelta;
-use crate::LoadError;
 use crate::blocks::{Fused, Linear, MixerBlock};
 use crate::ops::{GatedDeltaWeights, LayerContext, Ops};
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// One layer of the gated delta rule.
 pub(crate) struct GatedDeltaBlock {

@@ -1,8 +1,8 @@
 //! Names and shapes of a gated delta layer's tensors.
 
 use super::GatedDelta;
-use crate::Norm;
 use crate::manifest::{Scope, TensorRole};
+use crate::norm::Norm;
 use crate::spec::Tensors;
 
 impl Tensors for GatedDelta {

@@ -3,8 +3,8 @@
 use omnibus_kv::{CacheKind, KvCacheSpec, KvFormat};
 
 use super::{KeyReads, LatentAttention};
-use crate::Position;
 use crate::mixers::MixerCache;
+use crate::rope::Position;
 
 impl MixerCache for LatentAttention {
     fn cache_spec(&self, format: KvFormat) -> KvCacheSpec {

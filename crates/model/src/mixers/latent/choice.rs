@@ -6,12 +6,11 @@ use mlx::{Array, Dtype};
 
 use super::Indexer;
 use super::indexer::NORM;
-use crate::LoadError;
 use crate::blocks::{Linear, NormBlock};
 use crate::forward::{ForwardContext, Gather, KeyChoice};
 use crate::mixers::written_rows::{WrittenRows, largest, where_seen};
 use crate::ops::{KeyFilter, LayerContext, Rotation};
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// The indexer with its weights.
 pub(super) struct IndexerBlock {

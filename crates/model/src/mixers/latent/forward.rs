@@ -7,10 +7,11 @@ use super::{KeyReads, LatentAttention};
 use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::forward::ForwardContext;
 use crate::mixers::attention::GateBlock;
+use crate::norm::Norm;
 use crate::ops::{KeyFilter, LatentCall, LatentWeights, LayerContext, Ops, Rotation, Weight};
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{LoadError, Norm, Position};
+use crate::rope::Position;
+use crate::weights::{LoadError, Store};
 
 /// One layer of latent attention.
 pub(crate) struct LatentBlock {

@@ -4,8 +4,9 @@
 
 use crate::manifest::Scope;
 use crate::mixers::row_cache::RowCache;
+use crate::norm::Norm;
+use crate::rope::Rope;
 use crate::rules::Broken;
-use crate::{Norm, Rope};
 
 /// Of its norm on keys.
 pub(super) const NORM: Norm = Norm::Layer { eps: 1e-5, bias: true };
@@ -27,7 +28,7 @@ impl Indexer {
     pub(super) fn check_rules(&self, broken: &mut Broken) {
         broken.size(&[("index_n_heads", self.heads), ("index_head_dim", self.keys.width / 2)]);
         broken.size(&[("index_topk", self.kept)]);
-        broken.position(&crate::Position::Rope(self.rope.clone()), self.keys.width);
+        broken.position(&crate::rope::Position::Rope(self.rope.clone()), self.keys.width);
     }
 
     pub(super) fn name_tensors(&self, at: &mut Scope, query_dim: usize) {

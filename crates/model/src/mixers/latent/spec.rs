@@ -1,9 +1,10 @@
 //! Multi-head latent attention: what a layer computes, and its rules.
 
 use super::Indexer;
+use crate::mixers::{OutputGate, Temperature};
+use crate::rope::Position;
 use crate::rules::Broken;
 use crate::spec::Rules;
-use crate::{OutputGate, Position, Temperature};
 
 /// Multi-head latent attention. Keys and values of all heads come from one vector of `latent_dim` a position; a further
 /// key of `rope_dim`, the same for all heads, carries the position.

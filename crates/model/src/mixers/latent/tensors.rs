@@ -2,8 +2,9 @@
 
 use super::LatentAttention;
 use crate::manifest::{Scope, TensorRole};
+use crate::mixers::OutputGate;
+use crate::norm::Norm;
 use crate::spec::Tensors;
-use crate::{Norm, OutputGate};
 
 impl Tensors for LatentAttention {
     fn name_tensors(&self, at: &mut Scope) {

@@ -5,10 +5,11 @@ use mlx::{Array, Dtype, fast};
 use super::Lightning;
 use crate::blocks::{Fused, Linear, MixerBlock, NormBlock};
 use crate::forward::ForwardContext;
+use crate::norm::Norm;
 use crate::ops::{LayerContext, Rotation};
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{LoadError, Norm, Position};
+use crate::rope::Position;
+use crate::weights::{LoadError, Store};
 
 /// Rows that are computed at once; their decays form a square.
 const CHUNK: i32 = 64;

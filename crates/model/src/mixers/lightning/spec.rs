@@ -2,9 +2,10 @@
 
 use crate::manifest::{Scope, TensorRole};
 use crate::mixers::Recurrence;
+use crate::norm::Norm;
+use crate::rope::Position;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
-use crate::{Norm, Position};
 
 /// Linear attention: a head's state is the sum of the products of keys and values, each row's times `exp(−slope)` for every
 /// row after it. Output: `sigmoid(gate) · norm(y)`.

@@ -3,11 +3,10 @@
 use mlx::{Array, Dtype};
 
 use super::Mamba1;
-use crate::LoadError;
 use crate::blocks::{Linear, MixerBlock, NormBlock};
 use crate::ops::{CausalConv, LayerContext, Mamba1Rows, Ops};
 use crate::params::Param;
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// One Mamba layer.
 pub(crate) struct Mamba1Block {

@@ -3,10 +3,9 @@
 use mlx::Array;
 
 use super::Mamba2;
-use crate::LoadError;
 use crate::blocks::{Linear, MixerBlock};
 use crate::ops::{GroupNormWeights, LayerContext, Mamba2Weights, Ops};
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// One Mamba-2 layer.
 pub(crate) struct Mamba2Block {

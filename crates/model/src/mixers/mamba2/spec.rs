@@ -1,6 +1,6 @@
 //! Mamba-2: what a layer computes, and its rules.
 
-use crate::Norm;
+use crate::norm::Norm;
 use crate::rules::Broken;
 use crate::spec::Rules;
 

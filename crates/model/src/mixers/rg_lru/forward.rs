@@ -4,12 +4,11 @@ use mlx::{Array, Dtype};
 
 use super::RgLru;
 use super::spec::GATES;
-use crate::LoadError;
 use crate::blocks::{Linear, MixerBlock};
 use crate::forward::ForwardContext;
 use crate::ops::{CausalConv, LayerContext};
 use crate::params::Param;
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// How much gates speed decays up.
 const SHARPNESS: f32 = 8.0;

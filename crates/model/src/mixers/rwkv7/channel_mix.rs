@@ -2,6 +2,7 @@
 
 use mlx::Array;
 
+use crate::Activation;
 use crate::blocks::{Linear, MixerBlock};
 use crate::manifest::{Scope, TensorRole};
 use crate::mixers::token_shift::TokenShift;
@@ -10,8 +11,7 @@ use crate::ops::{LayerContext, Ops};
 use crate::params::Param;
 use crate::rules::Broken;
 use crate::spec::{Footprint, Rules, Tensors};
-use crate::weights::Store;
-use crate::{Activation, LoadError};
+use crate::weights::{LoadError, Store};
 
 /// Channel mixing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,11 +4,10 @@ use mlx::Array;
 
 use super::TimeMix;
 use super::time_mix::SHARES;
-use crate::LoadError;
 use crate::blocks::{Linear, MixerBlock};
 use crate::ops::{LayerContext, Ops, WkvRows, WkvWeights};
 use crate::params::Param;
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// Time mixing with its weights.
 pub(in crate::mixers) struct TimeMixBlock {

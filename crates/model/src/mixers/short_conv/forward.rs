@@ -3,10 +3,9 @@
 use mlx::Array;
 
 use super::ShortConv;
-use crate::LoadError;
 use crate::blocks::{Linear, MixerBlock};
 use crate::ops::{CausalConv, LayerContext, Ops};
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// One layer of a gated short convolution.
 pub(crate) struct ShortConvBlock {

@@ -4,10 +4,9 @@ use mlx::Array;
 
 use super::GatedMlp;
 use crate::Activation;
-use crate::LoadError;
 use crate::blocks::{Fused, Linear, MlpBlock};
 use crate::ops::Ops;
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// A gated MLP with its two input projections merged.
 pub(crate) struct GatedBlock {

@@ -4,11 +4,12 @@ use mlx::{Array, Dtype};
 
 use super::shared::SharedExpertBlock;
 use super::{Expert, Latent, Moe};
+use crate::Activation;
 use crate::blocks::{ExpertLinear, Linear, MlpBlock, NormBlock};
+use crate::mlps::Weighs;
 use crate::mlps::router::RouterBlock;
 use crate::ops::{ChosenExperts, Ops};
-use crate::weights::Store;
-use crate::{Activation, LoadError, Weighs};
+use crate::weights::{LoadError, Store};
 
 /// Routed experts.
 pub(crate) struct MoeBlock {

@@ -3,13 +3,13 @@
 use mlx::Array;
 
 use super::Expert;
+use crate::Activation;
 use crate::blocks::{Linear, MlpBlock};
 use crate::manifest::Scope;
 use crate::mlps::gated::GatedBlock;
 use crate::mlps::plain::PlainBlock;
 use crate::ops::Ops;
-use crate::weights::Store;
-use crate::{Activation, LoadError};
+use crate::weights::{LoadError, Store};
 
 /// An expert that computes every token.
 #[derive(Debug, Clone, Copy, PartialEq)]

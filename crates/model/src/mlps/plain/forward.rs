@@ -3,11 +3,11 @@
 use mlx::Array;
 
 use super::PlainMlp;
+use crate::Activation;
 use crate::blocks::{Linear, MlpBlock};
 use crate::ops::Ops;
 use crate::params::Param;
-use crate::weights::Store;
-use crate::{Activation, LoadError};
+use crate::weights::{LoadError, Store};
 
 /// The learned numbers of xIELU.
 pub(super) const XIELU: [&str; 4] = ["alpha_p", "alpha_n", "beta", "eps"];

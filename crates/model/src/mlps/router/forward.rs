@@ -3,11 +3,10 @@
 use mlx::Array;
 
 use super::Router;
-use crate::LoadError;
 use crate::blocks::Linear;
 use crate::ops::{ChosenExperts, ExpertVectors, Ops};
 use crate::params::Param;
-use crate::weights::Store;
+use crate::weights::{LoadError, Store};
 
 /// A router with its projection to one logit an expert.
 pub(crate) struct RouterBlock {

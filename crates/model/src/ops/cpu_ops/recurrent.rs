@@ -4,9 +4,8 @@ use mlx::{Array, cpu};
 
 use crate::forward::StateMetadata;
 use crate::kv_cache::poisoned;
-use crate::ops::LayerContext;
-use crate::ops::{CausalConv, GatedDeltaWeights, Mamba2Weights, WkvRows, WkvWeights};
-use crate::{GatedDelta, Mamba2};
+use crate::mixers::{GatedDelta, Mamba2};
+use crate::ops::{CausalConv, GatedDeltaWeights, LayerContext, Mamba2Weights, WkvRows, WkvWeights};
 
 /// `silu(gate) · y`, `[T, inner]`.
 pub(super) fn mamba2(

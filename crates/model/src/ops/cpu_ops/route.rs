@@ -3,8 +3,8 @@
 use mlx::cpu;
 use mlx::{Array, Dtype};
 
+use crate::mlps::{ExpertChoice, Router};
 use crate::ops::ChosenExperts;
-use crate::{ExpertChoice, Router};
 
 /// See [`Ops::route`](crate::ops::Ops::route); `None` where there is no kernel.
 pub(super) fn route(

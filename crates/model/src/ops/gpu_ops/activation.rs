@@ -4,7 +4,8 @@ use mlx::gpu::{GateLayout, Gated, HeadGateFunction, Operand, Xielu};
 use mlx::{Array, Dtype};
 
 use super::operand_of;
-use crate::{Activation, HeadGate};
+use crate::Activation;
+use crate::mixers::HeadGate;
 
 /// `act(gate) · up` by our kernel, in the shape of the operands but for the last axis; `None` if it does not apply.
 pub(super) fn gated(

@@ -10,8 +10,9 @@ use omnibus_kv::KvFormat;
 use super::operand_of;
 use crate::forward::{AttentionReads, Items};
 use crate::kv_cache::poisoned;
+use crate::mixers::{Attention, AttentionSpan, NormAt};
 use crate::ops::{AttentionCall, GpuFusions};
-use crate::{Attention, AttentionSpan, NormAt, RotaryPairing, kv_format};
+use crate::{RotaryPairing, kv_format};
 
 /// The kernels of a layer with activations of `dtype`; `None` for values of another width than keys, which have none.
 pub(crate) fn paged(

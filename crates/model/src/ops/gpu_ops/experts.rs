@@ -7,9 +7,9 @@ use mlx::gpu::{
 };
 use mlx::{Array, Dtype, QuantMode, Sorted};
 
+use crate::mlps::{ExpertChoice, Router};
 use crate::ops::{ChosenExperts, ExpertVectors, RowOrder, Weight};
 use crate::take_rows::take_rows;
-use crate::{ExpertChoice, Router};
 
 /// On CUDA, from so many rows on, experts are unpacked and the rows sorted by expert. Measured on an H200 with 128 experts
 /// of 2,048 x 2,048 in 4 bits: MLX's packed product takes 1.6 us a row, the sorted dense one 2 ms for any number.

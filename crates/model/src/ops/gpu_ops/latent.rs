@@ -11,9 +11,10 @@ use omnibus_kv::KvFormat;
 use super::linear::UNPACK_ROWS;
 use crate::forward::{AttentionReads, Gather, Items};
 use crate::kv_cache::poisoned;
+use crate::kv_format;
+use crate::mixers::LatentAttention;
 use crate::ops::mlx_ops::{HeadProducts, LatentReader};
 use crate::ops::{LatentCall, Weight};
-use crate::{LatentAttention, kv_format};
 
 /// What multiplies rows that decode with the weights of heads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use mlx::{Array, Dtype};
 use super::operand_of;
 use crate::forward::DeviceRuns;
 use crate::kv_cache::poisoned;
+use crate::mixers::{Decay, DeltaAttention, DeltaGate, GatedDelta, Mamba1, Mamba2, Mixer, ShortConv};
 use crate::ops::{self, DeltaRows, GatedDeltaWeights, LayerContext, Mamba1Rows, Mamba2Weights};
-use crate::{Decay, DeltaAttention, DeltaGate, GatedDelta, Mamba1, Mamba2, Mixer, ShortConv};
 
 /// Whether there are kernels for a mixer that has a state.
 pub(super) fn is_supported(mixer: &Mixer) -> bool {

@@ -7,9 +7,9 @@ use omnibus_kv::KvFormat;
 use crate::forward::{AttentionReads, Gather, Rows};
 use crate::kv_cache::poisoned;
 use crate::kv_format;
+use crate::mixers::{Attention, AttentionSpan, BlockSparse, NormAt};
 use crate::ops::{AttentionCall, GpuFusions, HeadNorm, KeyFilter, LayerContext, clipped};
 use crate::take_rows::take_rows;
-use crate::{Attention, AttentionSpan, BlockSparse, NormAt};
 
 /// `[T, heads · v_head_dim]`, see [`Ops::attend`](crate::ops::Ops::attend).
 pub(in crate::ops) fn gather(call: AttentionCall) -> mlx::Result<Array> {

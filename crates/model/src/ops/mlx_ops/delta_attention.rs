@@ -5,8 +5,8 @@
 use mlx::{Array, Dtype, fast};
 
 use super::conv::causal_conv;
+use crate::mixers::{Decay, DeltaAttention, DeltaGate};
 use crate::ops::{DeltaRows, DeltaRule, GatedDeltaWeights, LayerContext};
-use crate::{Decay, DeltaAttention, DeltaGate};
 
 /// See [`Ops::delta_attention`](crate::ops::Ops::delta_attention).
 pub(in crate::ops) fn delta_attention(

@@ -5,8 +5,8 @@
 use mlx::{Array, Dtype, fast};
 
 use super::conv::causal_conv;
-use crate::GatedDelta;
 use crate::kv_cache::poisoned;
+use crate::mixers::GatedDelta;
 use crate::ops::{DeltaRule, GatedDeltaWeights, LayerContext};
 
 /// `silu(gate) · norm(y)`, `[T, values]`, in the dtype of `projected`.

@@ -8,10 +8,10 @@ use omnibus_kv::KvFormat;
 
 use super::attention::in_batch_order;
 use super::attention::write;
-use crate::LatentAttention;
 use crate::forward::{AttentionReads, Gather, Rows};
 use crate::kv_cache::poisoned;
 use crate::kv_format;
+use crate::mixers::LatentAttention;
 use crate::ops::{LatentCall, LatentWeights, LayerContext, Weight};
 
 /// How a backend computes products with the weights of each head.

@@ -5,10 +5,9 @@
 use mlx::{Array, Dtype};
 
 use super::conv::causal_conv;
-use crate::Mamba2;
 use crate::kv_cache::poisoned;
-use crate::ops::LayerContext;
-use crate::ops::Mamba2Weights;
+use crate::mixers::Mamba2;
+use crate::ops::{LayerContext, Mamba2Weights};
 
 /// Rows that are computed at once; their decays form a square.
 const CHUNK: i32 = 64;

@@ -2,8 +2,9 @@
 
 use mlx::{Array, Dtype};
 
+use crate::mlps::{ExpertChoice, Router};
 use crate::ops::ChosenExperts;
-use crate::{ExpertChoice, RouteGroups, RouteScores, Router};
+use crate::{RouteGroups, RouteScores};
 
 /// See [`Ops::route`](crate::ops::Ops::route).
 pub(in crate::ops) fn route(

@@ -4,7 +4,7 @@
 
 use mlx::{Array, Dtype, fast};
 
-use crate::WkvState;
+use crate::mixers::WkvState;
 use crate::ops::{LayerContext, WkvRows, WkvWeights};
 
 /// A decay is `exp(−this · sigmoid(w))`: `e^(−1/2)`.

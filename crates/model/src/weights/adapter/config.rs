@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::super::header::problem;
 use super::super::json::as_json;
-use crate::LoadError;
+use crate::weights::LoadError;
 
 /// How much an adapter's products count.
 pub(super) struct AdapterConfig {

@@ -6,7 +6,9 @@ use mlx::{Array, Dtype};
 
 use super::super::header::problem;
 use super::{Adapter, Change};
-use crate::{LoadError, Quantization, WeightRewrite, Weights};
+use crate::quantization::Quantization;
+use crate::rewrite::WeightRewrite;
+use crate::weights::{LoadError, Weights};
 
 /// The change of one module's weight: `up · down` is added to it.
 pub(crate) struct LowRank {

@@ -3,7 +3,7 @@
 use mlx::{Dtype, QuantMode, Quantized};
 
 use super::module::{Modules, refused};
-use crate::LoadError;
+use crate::weights::LoadError;
 
 /// Bytes of a group: 32 elements of 4 bits.
 const GROUP_BYTES: i32 = 16;

@@ -4,7 +4,7 @@ use mlx::{Array, Dtype, QuantMode, Quantized};
 
 use super::integers::two_level_floats;
 use super::module::{Integers, Modules, refused};
-use crate::LoadError;
+use crate::weights::LoadError;
 
 /// Modules whose `weight` is of bytes beside a `weight_scale_inv` or a `weight_scale`. `block`: outputs and inputs of a
 /// scale, where there are several of both.

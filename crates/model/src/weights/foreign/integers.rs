@@ -4,8 +4,8 @@ use mlx::{Array, Dtype, QuantMode, Quantized};
 
 use super::codes::{pack, unpack};
 use super::module::{Integers, Modules, refused};
-use crate::LoadError;
 use crate::quantization::ZeroPoints;
+use crate::weights::LoadError;
 
 const AWQ_BITS: i32 = 4;
 /// Where AutoAWQ has the codes of eight outputs within a word.

@@ -2,8 +2,8 @@
 
 use mlx::{Array, Dtype, QuantMode, Quantized};
 
-use crate::quantization::QuantizationChoice;
-use crate::{LoadError, Quantization, Weights};
+use crate::quantization::{Quantization, QuantizationChoice};
+use crate::weights::{LoadError, Weights};
 
 /// MLX's sizes of groups, largest first.
 const GROUPS: [i32; 3] = [128, 64, 32];

@@ -4,7 +4,7 @@
 use mlx::{Array, Dtype, QuantMode, Quantized};
 
 use super::module::{Modules, refused};
-use crate::LoadError;
+use crate::weights::LoadError;
 
 /// Stacks with scales of experts become bfloat16.
 pub(super) fn convert(modules: &mut Modules) -> Result<(), LoadError> {
@@ -48,8 +48,8 @@ fn by_output(path: &str, bytes: &Array, scales: &Array, factor: &Array) -> Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::quantization::Foreign;
-    use crate::{Quantization, Weights};
+    use crate::quantization::{Foreign, Quantization};
+    use crate::weights::Weights;
 
     const EXPERTS: i32 = 3;
 

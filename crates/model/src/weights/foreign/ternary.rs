@@ -4,8 +4,8 @@ use mlx::{Array, Dtype};
 
 use super::codes::pack;
 use super::module::{Integers, Modules};
-use crate::LoadError;
 use crate::quantization::TernaryScale;
+use crate::weights::LoadError;
 
 const BITS: i32 = 2;
 const PER_BYTE: u8 = 4;
