@@ -310,7 +310,7 @@ impl<'a> Lexer<'a> {
         };
         match token {
             Some(token) => self.emit(token),
-            None => return self.fail(format!("'{text}' is no number this server can hold")),
+            None => return self.fail(format!("'{text}' is not a number this server can hold")),
         }
         Ok(())
     }

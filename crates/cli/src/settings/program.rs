@@ -10,7 +10,7 @@ pub(super) fn find(text: &str) -> Result<PathBuf, String> {
     if program.components().count() > 1 {
         return match is_executable(program) {
             true => Ok(program.to_owned()),
-            false => Err(format!("`{text}` is no program that can be executed")),
+            false => Err(format!("`{text}` is not an executable program")),
         };
     }
     let folders = environment::variable("PATH").unwrap_or_default();

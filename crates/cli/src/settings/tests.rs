@@ -59,7 +59,7 @@ fn a_program_that_cannot_be_executed_is_an_error_of_one_line() {
     };
     check("no-such-program", "--ffmpeg: no program `no-such-program` is on the search path");
     for program in ["/no/such/ffmpeg", "./no-such-ffmpeg", file, folder] {
-        check(program, &format!("--ffmpeg: `{program}` is no program that can be executed"));
+        check(program, &format!("--ffmpeg: `{program}` is not an executable program"));
     }
     let found = resolved(&[("ffmpeg", "sh")], &[], "").map(|resolved| resolved.config.engine.ffmpeg);
     assert!(found.unwrap().unwrap().is_absolute());

@@ -38,7 +38,7 @@ const TPOT_STEPS: f64 = 4.0;
 const FLAT_PARTS: f64 = 8.0;
 /// What is kept for the time between steps.
 const HOST_SHARE: f64 = 0.12;
-/// What is kept for others who use the machine: some steps take a fifth longer than any model of them says.
+/// Share of a step reserved for other programs: some steps take a fifth longer than any model of them says.
 const INTERFERENCE_SHARE: f64 = 0.1;
 /// The time of offline sequences beside online ones, as a share of the time of those.
 const OFFLINE_SHARE: f64 = 0.25;

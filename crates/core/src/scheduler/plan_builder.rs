@@ -179,7 +179,7 @@ impl<'a> PlanBuilder<'a> {
         !self.plan.preempt.is_empty()
     }
 
-    /// Plans as much of a running sequence as fits: nothing while it verifies draft tokens. If nothing does, takes back from `victims`, last first.
+    /// Plans as much of a running sequence as fits: nothing while it verifies draft tokens. If nothing does, preempts `victims`, the last first.
     pub(super) fn advance(&mut self, sequence: &Sequence, victims: &mut impl Victims<'a>) -> Scheduled {
         if sequence.awaits_verification() {
             return Scheduled::Yes;
@@ -197,7 +197,7 @@ impl<'a> PlanBuilder<'a> {
     }
 
     /// Plans the beginning of a waiting sequence, on top of its cache hit. If it does not
-    /// fit, takes back from `victims`, last first.
+    /// fit, preempts `victims`, the last first.
     pub(super) fn admit(
         &mut self,
         sequence: &Sequence,

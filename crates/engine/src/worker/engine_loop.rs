@@ -90,10 +90,13 @@ struct ActiveJob {
     spans: Vec<SpanRuns>,
 }
 
+/// A sequence that a step samples, and its draft tokens.
+type SampledSequence = (SequenceId, Vec<u32>);
+
 struct InFlightStep {
     plan: PlanId,
-    /// Sequences that are sampled, in order, and their draft tokens. Each has one row more than draft tokens.
-    samples: Vec<(SequenceId, Vec<u32>)>,
+    /// Sequences that are sampled, in order. Each has one row more than draft tokens.
+    samples: Vec<SampledSequence>,
     /// Sampled sequences whose token is known by now, because it was forced.
     superseded: BTreeSet<SequenceId>,
     tokens: usize,
@@ -317,13 +320,13 @@ impl EngineLoop {
     }
 
     /// True if one of these sequences has a grammar.
-    fn is_masked(&self, samples: &[(SequenceId, Vec<u32>)]) -> bool {
+    fn is_masked(&self, samples: &[SampledSequence]) -> bool {
         samples.iter().any(|(sequence, _)| self.grammars.contains(*sequence))
     }
 
     /// The step's rows with the changes of sampling state since the last step, and the sampled sequences with their draft
     /// tokens.
-    fn step_input(&mut self, plan: &Plan) -> mlx::Result<(StepInput, Vec<(SequenceId, Vec<u32>)>)> {
+    fn step_input(&mut self, plan: &Plan) -> mlx::Result<(StepInput, Vec<SampledSequence>)> {
         let mut samples = Vec::new();
         let before = self.in_flight.back();
         let row_of = |plan, sample| before.filter(|step| step.plan == plan).map(|step| step.row_of(sample));

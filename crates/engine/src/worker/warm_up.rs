@@ -76,7 +76,7 @@ pub(super) fn warm_up(runner: &mut ModelRunner, settings: &Settings) -> mlx::Res
         WarmUp::Off if runner.uses_step_graphs() => &COMPARED_STEPS,
         WarmUp::Auto | WarmUp::Off => return Ok(()),
     };
-    tracing::info!("warming up; on a GPU the first time takes longer, while kernels are compiled");
+    tracing::info!("warming up (the first start on a GPU also compiles kernels)");
     let started = Instant::now();
     if let Err(error) = catch_panic(|| run_steps(runner, settings, steps)) {
         tracing::warn!(%error, "the warm-up failed");

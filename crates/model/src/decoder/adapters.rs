@@ -110,7 +110,7 @@ impl Model {
         if let Some(merged) =
             unknown.iter().find(|change| manifest.0.contains_key(&format!("{}.weight", change.path)))
         {
-            let why = "is no layer whose adapters are kept beside its weights: merge the adapter with \
+            let why = "is not a layer whose adapters are kept beside its weights: merge the adapter with \
                        `--adapter-path DIRECTORY`";
             return Err(refused(format!("`{}` {why}", merged.published)));
         }

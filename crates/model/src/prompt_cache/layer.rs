@@ -111,7 +111,7 @@ impl LayerOfFile<'_> {
         let numbers = self.array(place)?.astype(Dtype::I32).and_then(|array| array.to_vec::<i32>());
         let numbers = numbers.map_err(|error| error.to_string())?;
         let number = numbers.first().and_then(|n| usize::try_from(*n).ok());
-        number.ok_or_else(|| format!("{place} is no count"))
+        number.ok_or_else(|| format!("{place} is not a count"))
     }
 }
 

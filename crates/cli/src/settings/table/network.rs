@@ -130,7 +130,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Network",
         commands: SERVE,
         scope: Scope::Everywhere,
-        help: "Host that URLs of images may name; several times for several. Only public addresses are reached, unless the host is an address itself. Default: no URL is fetched.",
+        help: "Host that media may be fetched from. May be repeated. Only public addresses are reached, unless the host is an address itself. Default: no URL is fetched.",
         set: |config, value| {
             config.listen.media_domains = value.list();
             Ok(())

@@ -27,7 +27,7 @@ impl MediaReader {
         let decoder = self.recordings.acquire();
         let limits = Limits { seconds: SECONDS_MAX, ..self.limits };
         let files = item.source.files().map_err(|error| fail(error.to_string()))?;
-        let files = files.ok_or_else(|| fail("it is no file".to_owned()))?;
+        let files = files.ok_or_else(|| fail("it is not a file".to_owned()))?;
         let audio = decode_audio(files.first(), &limits, rate).map_err(|error| fail(error.to_string()))?;
         let reserved = self.budget.reserve(size_of_val(audio.samples()) as u64);
         let reserved = reserved.ok_or(Failure::Busy { retry_after_s: 1 })?;

@@ -30,7 +30,7 @@ pub(super) struct MediaQueue {
 pub(super) struct SequenceMedia {
     job: JobId,
     media: Vec<JobMedia>,
-    /// Of its rows on three axes, if the model counts so.
+    /// Positions of its rows on three axes (M-RoPE), if the model uses them.
     positions: Option<MultimodalPositions>,
     /// Media whose features were not in memory, and where they came from.
     fetched: BTreeMap<MediaKey, FeatureOrigin>,

@@ -29,7 +29,7 @@ pub const BLOCK: &[Field] = &[
     honoured("tool_use_id", "of a tool result"),
     honoured("content", "of a tool result: a string or a list of blocks"),
     honoured("tool_name", "of a tool reference"),
-    honoured("source", "of an image; of a document its text, or a note for what is no text"),
+    honoured("source", "of an image; of a document its text, or a note for what is not text"),
     harmless("is_error", "the result's text says it"),
     harmless("cache_control", "every prompt is looked up in the prefix cache"),
     harmless("citations", "sources are not part of the prompt"),

@@ -163,7 +163,11 @@ fn with_image(id: u64, golden: &BTreeMap<String, Array>) -> Job {
     let span = GridSpan { first, frames: grid[0], rows: grid[1] / 2, columns: grid[2] / 2 };
     let media = JobMedia {
         grids: vec![span],
-        ..JobMedia::of(MediaKey::new(&[7; 32], 0), vec![first..first + count], EncoderPixels::new(vec![view]))
+        ..JobMedia::of(
+            MediaKey::new(&[7; 32], 0),
+            std::iter::once(first..first + count).collect(),
+            EncoderPixels::new(vec![view]),
+        )
     };
     Job {
         prompt: prompt.len(),
