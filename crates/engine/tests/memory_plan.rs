@@ -64,7 +64,7 @@ fn a_plan_under_a_memory_limit_holds() {
         memory_limit: Some(memory_limit),
         ..Settings::default()
     };
-    let refused = common::try_engine(settings(1 << 10)).err().expect("the weights alone take more");
+    let refused = common::try_engine(settings(1 << 10)).expect_err("the weights alone take more");
     assert!(refused.to_string().contains("--memory-limit"), "{refused}");
     let engine = common::engine(settings(limit));
     let plan = engine.details().unwrap().memory;

@@ -54,7 +54,7 @@ fn a_written_prompt_is_continued_exactly() {
 }
 
 fn refusal_of(model: &Path, file: PathBuf) -> StartError {
-    try_engine(model, settings(Some(PromptCacheFile::Read(file)))).err().expect("refused")
+    try_engine(model, settings(Some(PromptCacheFile::Read(file)))).expect_err("refused")
 }
 
 #[test]
