@@ -198,7 +198,7 @@ fn what_does_not_fit_is_refused_by_name() {
             *name = name.replace("model.layers.1.mlp.down_proj", "model.embed_tokens");
         });
     });
-    assert!(embedding.starts_with("DIR: `model.embed_tokens` is no layer whose adapters"), "{embedding}");
+    assert!(embedding.starts_with("DIR: `model.embed_tokens` is not a layer whose adapters"), "{embedding}");
     // Nothing of them is left.
     let found = ways::distances(&fixture, &model).unwrap();
     assert!(found.iter().all(|way| way.distance <= fixture.bound));
