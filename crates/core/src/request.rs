@@ -160,7 +160,7 @@ pub enum Rejection {
     TooLong { needed: usize, total: usize },
     #[error(
         "{span} tokens of the prompt have to be computed in one step, and a step of this server has memory for \
-         {limit} such tokens; send a smaller picture or a shorter prompt"
+         {limit} such tokens; send a smaller image or a shorter prompt"
     )]
     SpanTooLong { span: usize, limit: usize },
     #[error("{queued} requests are waiting, and the queue holds {limit}; try again later")]

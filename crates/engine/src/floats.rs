@@ -43,7 +43,7 @@ mod tests {
     struct Numbers(#[serde(with = "super")] Vec<f32>);
 
     #[test]
-    fn numbers_are_the_same_behind_a_message() {
+    fn numbers_are_the_same_after_a_message() {
         let numbers = Numbers(vec![0.0, -1.5, f32::MIN_POSITIVE, 3e38]);
         let message = postcard::to_extend(&numbers, Vec::new()).unwrap();
         assert_eq!(message.len(), 1 + 4 * 4);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::floats;
 
-/// Positions of a prompt whose hidden states are reported: behind the norm that the model's head reads.
+/// Positions of a prompt whose hidden states are reported: after the norm that the model's head reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HiddenPositions {
     /// The last one.

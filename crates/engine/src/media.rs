@@ -103,7 +103,7 @@ impl JobMedia {
         self.runs.first().map_or(0, |run| run.start)
     }
 
-    /// The position behind its last one.
+    /// The position after its last one.
     pub(crate) fn end(&self) -> usize {
         self.runs.last().map_or(0, |run| run.end)
     }
@@ -113,7 +113,7 @@ impl JobMedia {
         self.summary.placement == Placement::CrossAttention
     }
 
-    /// Whether rows behind so many cached tokens read its features.
+    /// Whether rows after so many cached tokens read its features.
     pub(crate) fn is_read(&self, cached: usize) -> bool {
         // They attend to a picture in the cached prefix in layers of cross attention.
         self.end() > cached || self.is_crossed()

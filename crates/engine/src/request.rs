@@ -146,7 +146,7 @@ pub enum Input {
     Infill {
         /// The text before it.
         prefix: String,
-        /// The text behind it.
+        /// The text after it.
         suffix: String,
     },
 }
@@ -212,7 +212,7 @@ pub struct StructuredOutput {
     pub grammar: Grammar,
     /// The text at which the grammar begins, wherever the model writes it. `None`: it is the whole answer.
     pub marker: Option<String>,
-    /// Whether the grammar begins behind reasoning or with it.
+    /// Whether the grammar begins after reasoning or with it.
     pub reasoning: ReasoningPlace,
     /// The field of the API that holds the grammar, for errors.
     pub field: String,

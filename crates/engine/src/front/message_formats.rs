@@ -75,7 +75,7 @@ impl MessageFormats {
         Chat { messages, tools, ..chat }
     }
 
-    /// The parser of a message behind these prompt tokens. `None` if all text is the answer.
+    /// The parser of a message after these prompt tokens. `None` if all text is the answer.
     pub(super) fn parser(
         &self,
         request: &Request,

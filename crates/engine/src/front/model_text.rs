@@ -220,7 +220,7 @@ impl ModelText {
         if format.begins_inside(rendered) {
             return Some(Reasoning { opening: Vec::new(), closing });
         }
-        // A prompt that ends with the closing text has no reasoning behind it.
+        // A prompt that ends with the closing text has no reasoning after it.
         if chat.continues || rendered.trim_end().ends_with(format.closing) {
             return None;
         }

@@ -32,7 +32,7 @@ impl ReasoningBudget {
         self.next.request.goal = self.next.request.goal.after(1);
     }
 
-    /// The job that goes on behind the closing marker. `None` if there is no room for an answer.
+    /// The job that goes on after the closing marker. `None` if there is no room for an answer.
     pub(super) fn continuation(mut self) -> Option<Job> {
         for token in std::mem::take(&mut self.closing) {
             self.push(token);

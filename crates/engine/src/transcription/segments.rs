@@ -1,6 +1,6 @@
 //! From the tokens of a window to its segments, and to where the next window begins.
 //!
-//! Source: openai/whisper `transcribe.py`. A pair of times ends one segment and begins the next; what stands behind the last
+//! Source: openai/whisper `transcribe.py`. A pair of times ends one segment and begins the next; what follows the last
 //! pair is left to the next window.
 
 use crate::whisper::tokens::SpeechTokens;
@@ -26,7 +26,7 @@ pub(super) fn divide(tokens: &[u32], length: u32, speech: &SpeechTokens) -> Wind
     let time = |at: usize| tokens.get(at).and_then(|token| speech.time(*token));
     let pairs = (1..tokens.len()).filter(|at| time(at - 1).is_some() && time(*at).is_some());
     let mut cuts: Vec<usize> = pairs.collect();
-    // One time at the end: nothing is spoken behind it.
+    // One time at the end: nothing is spoken after it.
     let ends_in_one =
         tokens.len() >= 2 && time(tokens.len() - 1).is_some() && time(tokens.len() - 2).is_none();
     if cuts.is_empty() {

@@ -142,7 +142,7 @@ impl Transcriber {
         Ok(segment.into_iter().collect())
     }
 
-    /// Writes down the next window, and finds out where the one behind it begins.
+    /// Writes down the next window, and finds out where the next one begins.
     async fn next_by_cross_attention(
         &mut self,
         speech: &SpeechTokens,
@@ -286,7 +286,7 @@ impl Transcriber {
         std::iter::once(speech.start).chain(language).chain(task).collect()
     }
 
-    /// The most likely of some tokens right behind the start, with its log-probability among all tokens.
+    /// The most likely of some tokens right after the start, with its log-probability among all tokens.
     async fn forced(
         &mut self,
         window: &SpeechWindow,

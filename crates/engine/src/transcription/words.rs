@@ -9,7 +9,7 @@ use crate::whisper::tokens::TIME_STEP_S;
 
 /// Marks that are written beside words.
 const MARKS: &str = "\"'“”‘’«»「」『』¿¡()[]{}-–—.。,，!！?？:：;；、…";
-/// Marks behind which a pause may follow.
+/// Marks after which a pause may follow.
 const SENTENCE_ENDS: &str = ".。!！?？";
 /// Languages that put no spaces between words.
 const WITHOUT_SPACES: [&str; 6] = ["zh", "ja", "th", "lo", "my", "yue"];
@@ -17,7 +17,7 @@ const WITHOUT_SPACES: [&str; 6] = ["zh", "ja", "th", "lo", "my", "yue"];
 const TOKENS_OF_CHARACTER_MAX: usize = 4;
 /// The median length of words that is assumed at most, in seconds.
 const MEDIAN_MAX_S: f64 = 0.7;
-/// A word behind a pause takes the median length so many times at most.
+/// A word after a pause takes the median length so many times at most.
 const LENGTH_MAX: f64 = 2.0;
 /// A word may be so many seconds outside of its segment.
 const OUTSIDE_MAX_S: f64 = 0.5;
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_behind_a_pause_is_not_longer_than_others_allow() {
+    fn a_word_after_a_pause_is_not_longer_than_others_allow() {
         let words = [("a", 0..1, true), ("b", 1..2, false), ("c", 2..3, false)];
         let words =
             words.map(|(text, tokens, is_first)| TokenWord { text: text.to_owned(), tokens, is_first });

@@ -1,6 +1,6 @@
 //! Whisper's special tokens.
 //!
-//! Source: arXiv 2212.04356 §2.3. Behind the text's tokens stand, in this order: the end, the start, languages, tasks, marks
+//! Source: arXiv 2212.04356 §2.3. After the text's tokens come, in this order: the end, the start, languages, tasks, marks
 //! of prompts and of silence, the mark of answers without times, and times in steps of 0.02 s.
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub(crate) struct SpeechTokens {
     /// Before a text of before.
     pub(crate) previous: Option<u32>,
     pub(crate) no_speech: Option<u32>,
-    /// The first token of time is behind it.
+    /// The first token of time follows it.
     pub(crate) no_times: u32,
     /// Never written.
     pub(crate) suppressed: Vec<u32>,

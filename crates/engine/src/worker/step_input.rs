@@ -178,10 +178,10 @@ impl StepInput {
         });
         self.push_prompt_rows(work, known, request);
         self.push_hidden(work, first, request);
-        for behind in (0..work.samples).rev() {
-            let (logits, position) = (self.logits_at.len(), work.positions.end - behind);
+        for before_last in (0..work.samples).rev() {
+            let (logits, position) = (self.logits_at.len(), work.positions.end - before_last);
             self.samples.push(SampleRow { sequence: work.sequence, position, logits });
-            self.logits_at.push(first + work.positions.len() - 1 - behind);
+            self.logits_at.push(first + work.positions.len() - 1 - before_last);
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ fn measure(body: &[u8]) -> Result<(), ApiError> {
     while let Some((byte, after)) = rest.split_first() {
         rest = after;
         match byte {
-            b'"' => rest = behind_string(rest),
+            b'"' => rest = after_string(rest),
             b'{' | b'[' => (depth, values) = (depth + 1, values + 1),
             b'}' | b']' => depth = depth.saturating_sub(1),
             b',' => values += 1,
@@ -57,7 +57,7 @@ fn measure(body: &[u8]) -> Result<(), ApiError> {
 }
 
 /// What follows the string that these bytes begin in.
-fn behind_string(mut rest: &[u8]) -> &[u8] {
+fn after_string(mut rest: &[u8]) -> &[u8] {
     while let Some(at) = memchr::memchr2(b'"', b'\\', rest) {
         let is_end = rest.get(at) == Some(&b'"');
         rest = rest.get(at + if is_end { 1 } else { 2 }..).unwrap_or_default();

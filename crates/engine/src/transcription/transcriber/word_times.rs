@@ -12,7 +12,7 @@ use crate::transcription::words::{SegmentWords, TimedWord};
 use crate::transcription::{SpeechSegment, SpeechWord, words};
 use crate::whisper::tokens::SpeechTokens;
 
-/// Most bytes of the weights of a window: one message has them. What of a text is behind these is spoken where they end.
+/// Most bytes of the weights of a window: one message has them. Text after these is spoken where they end.
 const WEIGHTS_BYTES_MAX: usize = 128 << 20;
 
 impl Transcriber {
@@ -60,7 +60,7 @@ impl Transcriber {
     ) -> Result<Vec<usize>, Failure> {
         let mut prompt = self.start_tokens(speech);
         prompt.push(speech.no_times);
-        // A row predicts the token behind it, so the first of the text has the row before it.
+        // A row predicts the token after it, so the first of the text has the row before it.
         let first = prompt.len() - 1;
         let of_token = speech.aligned_heads.len() * frames * size_of::<f32>();
         let most = self.context.min(WEIGHTS_BYTES_MAX / of_token.max(1));

@@ -88,7 +88,7 @@ impl EngineLoop {
             return Ok(());
         }
         let (mut jobs, replies) = (std::mem::take(&mut self.reports), std::mem::take(&mut self.replies));
-        for jobs in split_behind_large(&mut jobs) {
+        for jobs in split_after_large(&mut jobs) {
             (self.report_tx)(Report { jobs, ..Report::default() })?;
         }
         let requested_pixels = self.media.take_requests();
@@ -135,9 +135,9 @@ pub(super) fn seconds(ticks: Tick) -> u64 {
     ticks.div_ceil(1_000_000).clamp(1, RETRY_MAX_S)
 }
 
-/// Takes the updates up to each large one off `jobs`, which keeps those behind the last: a message has a limit, which the
+/// Takes the updates up to each large one off `jobs`, which keeps those after the last: a message has a limit, which the
 /// large updates of one step may exceed together.
-fn split_behind_large(jobs: &mut Vec<JobReport>) -> Vec<Vec<JobReport>> {
+fn split_after_large(jobs: &mut Vec<JobReport>) -> Vec<Vec<JobReport>> {
     let is_large =
         |report: &JobReport| matches!(report.update, JobUpdate::Alignment(_) | JobUpdate::Hidden(_));
     let mut parts = Vec::new();
@@ -162,10 +162,10 @@ mod tests {
         let small = || JobUpdate::Finished(FinishReason::Stop);
         let mut jobs = vec![report(1, small()), report(2, large()), report(3, large()), report(2, small())];
         let all = jobs.clone();
-        let mut parts = split_behind_large(&mut jobs);
+        let mut parts = split_after_large(&mut jobs);
         parts.push(jobs);
         assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1, 1]);
         assert_eq!(parts.concat(), all);
-        assert!(split_behind_large(&mut vec![report(1, small())]).is_empty());
+        assert!(split_after_large(&mut vec![report(1, small())]).is_empty());
     }
 }

@@ -57,7 +57,7 @@ impl EngineLoop {
         result
     }
 
-    /// How many tokens may be appended to a sequence without sampling, behind the one just sampled. One is left to sample
+    /// How many tokens may be appended to a sequence without sampling, after the one just sampled. One is left to sample
     /// below its limit. Where log-probabilities were requested each token is sampled, since they need a forward pass.
     fn forced_max(&self, sequence: SequenceId) -> usize {
         let Some(active) = self.jobs.get(&sequence).filter(|active| active.job.logprobs.is_none()) else {

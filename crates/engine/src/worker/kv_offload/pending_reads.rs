@@ -46,7 +46,7 @@ impl PendingReads {
         self.0.iter().any(Option::is_some)
     }
 
-    /// True while the next result to come has expired: a new read would wait behind it.
+    /// True while the next result to come has expired: a new read would wait for it.
     pub(super) fn is_stalled(&self) -> bool {
         self.0.front().is_some_and(Option::is_none)
     }
