@@ -48,13 +48,14 @@ fn sibling_cycles(modules: &Modules, edges: &Edges, parent: &[String]) -> Vec<Vi
         }
     }
     let cycles = components(names.len(), &between).into_iter().filter(|siblings| siblings.len() > 1);
-    let own = |siblings: &Vec<usize>| {
+    // Cycles of single files are cycles of files.
+    let of_folders = |siblings: Vec<usize>| {
         let members: Vec<usize> = (0..modules.len())
             .filter(|module| number(*module).is_some_and(|n| siblings.contains(&n)))
             .collect();
-        folder_violation(modules, edges, &members, &number)
+        (members.len() > siblings.len()).then(|| folder_violation(modules, edges, &members, &number))
     };
-    cycles.map(|siblings| own(&siblings)).collect()
+    cycles.filter_map(of_folders).collect()
 }
 
 /// Each import as importer, imported and name.
