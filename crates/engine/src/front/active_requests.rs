@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use omnibus_text::catch_panic;
 use tokio::sync::Notify;
 
 use super::output_processor::{OutputState, RequestOutput};
@@ -126,7 +127,7 @@ impl ActiveRequests {
         });
     }
 
-    /// A panic in one request's output leaves the others' as they were.
+    /// A panic leaves no entry half-written.
     fn lock(&self) -> MutexGuard<'_, Registry> {
         self.0.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -139,7 +140,13 @@ impl Registry {
         let mut commands = Vec::new();
         for JobReport { job, update } in reports {
             let Some(output) = self.outputs.get_mut(&job) else { continue };
-            match output.handle(update) {
+            // A panic in one request's output ends that request alone: this thread serves all.
+            let state = catch_panic(|| output.handle(update)).unwrap_or_else(|panic| {
+                let message = format!("its output could not be processed: {panic}");
+                output.handle(JobUpdate::Failed(Failure::Engine { message }));
+                OutputState::Stopped
+            });
+            match state {
                 OutputState::Active => continue,
                 OutputState::Finished => {}
                 OutputState::Stopped => commands.push(Command::Cancel(job)),
