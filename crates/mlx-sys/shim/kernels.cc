@@ -1,6 +1,6 @@
 #include "kernels.h"
 
-#include "mlx-sys/src/kernels/bridge.rs.h"
+#include "mlx-sys/src/kernels.rs.h"
 
 #include "mlx/backend/cpu/encoder.h"
 #include "mlx/primitives.h"

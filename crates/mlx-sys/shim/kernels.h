@@ -6,7 +6,7 @@ namespace mlx_shim {
 
 struct Kernel; // defined by Rust
 
-// Outputs of a kernel on the CPU stream of the calling thread; see bridge.rs for the arguments.
+// Outputs of a kernel on the CPU stream of the calling thread; see src/kernels.rs for the arguments.
 ArraysPtr kernel_arrays(rust::Box<Kernel> kernel, const Arrays& inputs, Ints shapes, Ints ranks,
     rust::Slice<const uint8_t> dtypes, Ints shares);
 

@@ -7,7 +7,10 @@
 //! Ids, slots and tables are checked while computing: an invalid one gives zeros or is not written.
 
 use mlx_sys as sys;
-use sys::kernels::{self, Center, Embed, Float, Gated, Kernel, Linear, Norm, Rows, Weights, kernel_arrays};
+use omnibus_cpu_kernels::{
+    self as kernels, Center, Embed, Float, Gated, Kernel, Linear, Norm, Rows, Weights,
+};
+use sys::kernels::{Node, kernel_arrays};
 
 use crate::array::{Array, list, unlist};
 use crate::dtype::Dtype;
@@ -28,9 +31,11 @@ pub use attention::{AttentionMetadata, AttentionOutput, HeadNorm, PagedAttention
 pub use choose::{TokenMasks, XtcRows, choose_tokens};
 pub use latent::{LatentOutput, PagedLatentAttention};
 pub use low_rank::LowRank;
+pub use omnibus_cpu_kernels::{
+    Act, Activations, Isa, Packing, Projected, RotaryAxes, isa, limit_isa, threads,
+};
 pub use recurrent::{CausalConv, Recurrence, Rule};
 pub use route::{Route, weighted_sum};
-pub use sys::kernels::{Act, Activations, Isa, Packing, Projected, RotaryAxes, isa, limit_isa, threads};
 pub use wkv::{TokenShift, Wkv};
 
 /// Whether ops of this thread go to the CPU, so that these kernels can stand in for them.
@@ -359,6 +364,6 @@ fn node(op: &Op, kernel: Kernel, inputs: &[&Array], outputs: &[Output]) -> Resul
     let dtypes: Vec<u8> = outputs.iter().map(|o| o.dtype as u8).collect();
     let shares: Vec<i32> = outputs.iter().map(|o| o.shares.map_or(-1, |i| i as i32)).collect();
     let inputs = list(inputs.iter().copied())?;
-    let made = kernel_arrays(Box::new(kernel), &inputs, &shapes, &ranks, &dtypes, &shares);
+    let made = kernel_arrays(Box::new(Node(kernel)), &inputs, &shapes, &ranks, &dtypes, &shares);
     Ok(unlist(&*made.map_err(|e| op.fail(e.what()))?))
 }

@@ -33,6 +33,9 @@ pub const PREPROCESSED: Reference =
 pub const PICTURE_MODELS: Reference =
     Reference { path: "oracle-mm/fixtures", sample: "crates/testing/samples/picture-models" };
 
+/// Answers of models to tasks, as tokens.
+pub const ANSWERS: Reference = Reference { path: "oracle-spec", sample: "crates/testing/samples/answers" };
+
 /// A folder that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
@@ -99,7 +102,7 @@ fn missing(what: &str, required: Option<String>) {
 
 #[test]
 fn every_sample_is_found_first() {
-    for reference in [RECORDED_REQUESTS, TEMPLATES, CONFIGS, PREPROCESSED, PICTURE_MODELS] {
+    for reference in [RECORDED_REQUESTS, TEMPLATES, CONFIGS, PREPROCESSED, PICTURE_MODELS, ANSWERS] {
         let first = found(reference).next();
         assert!(
             matches!(&first, Some(Found::Sample(folder)) if !Found::files(&Found::Sample(folder.clone()), "").is_empty())

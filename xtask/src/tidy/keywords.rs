@@ -10,7 +10,7 @@ struct Keyword {
 }
 
 const KEYWORDS: &[Keyword] = &[
-    Keyword { word: "unsafe", crates: &["mlx-sys", "mlx"] },
+    Keyword { word: "unsafe", crates: &["cpu-kernels", "mlx-sys", "mlx"] },
     // The engine's handle returns events to async callers.
     Keyword { word: "async", crates: &["server", "cli", "engine", "hub"] },
 ];
@@ -43,7 +43,7 @@ mod tests {
         let text = "fn a() {}\nunsafe fn b() {}\n";
         assert_eq!(
             found(check, &[("crates/core/src/a.rs", text)]),
-            ["crates/core/src/a.rs:2: `unsafe` belongs in mlx-sys, mlx"]
+            ["crates/core/src/a.rs:2: `unsafe` belongs in cpu-kernels, mlx-sys, mlx"]
         );
         assert_eq!(found(check, &[("crates/core/tests/a.rs", text)]).len(), 1);
         assert_eq!(found(check, &[("crates/mlx/src/a.rs", text)]), [""; 0]);

@@ -9,7 +9,8 @@ use super::{Tree, Violation};
 const INHERITED: &[&str] = &["edition", "version", "license", "rust-version", "repository"];
 
 /// Crates with their own lints, because they contain `unsafe`.
-const OWN_LINTS: &[&str] = &["crates/mlx-sys/Cargo.toml", "crates/mlx/Cargo.toml"];
+const OWN_LINTS: &[&str] =
+    &["crates/cpu-kernels/Cargo.toml", "crates/mlx-sys/Cargo.toml", "crates/mlx/Cargo.toml"];
 
 pub fn check(tree: &Tree) -> Vec<Violation> {
     tree.files.iter().filter(|file| is_member(&file.path)).flat_map(fields).collect()

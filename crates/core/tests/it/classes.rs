@@ -119,8 +119,8 @@ fn one_by_one(offline: usize) -> Scenario {
     scenario.overlap = Overlap::Off;
     scenario.settings.schedule = Schedule::Fair;
     scenario.settings.max_offline_queue = 4096;
-    let online = (0..24_u64).map(|index| {
-        let (prompt, answer) = (40 + 90 * index as usize, 20 + 8 * index as usize);
+    let online = (0..12_u64).map(|index| {
+        let (prompt, answer) = (40 + 180 * index as usize, 20 + 16 * index as usize);
         Arrival { at: 12_345_678 * index, prompt, answer, max_new_tokens: answer, ..Arrival::default() }
     });
     let work = Workload::Sharegpt.arrivals(5, offline, 1.0);
@@ -139,10 +139,10 @@ fn chunk(scenario: &Scenario) -> Tick {
 
 #[test]
 fn offline_work_fills_idle_steps_and_costs_an_online_request_no_more_than_a_chunk() {
-    let (shared, alone) = (one_by_one(1_500), one_by_one(0));
+    let (shared, alone) = (one_by_one(700), one_by_one(0));
     let chunk = chunk(&shared);
     let (with, without) = (run(&shared), run(&alone));
-    assert_eq!((with.completed, with.offline_completed, without.completed), (1_524, 1_500, 24));
+    assert_eq!((with.completed, with.offline_completed, without.completed), (712, 700, 12));
     let starts = |report: &Report| [report.ttft.p50, report.ttft.p95, report.ttft.p99, report.ttft_max];
     for (with, without) in starts(&with).into_iter().zip(starts(&without)) {
         assert!(with <= without + chunk, "{with} us to the first token, {without} without offline work");

@@ -4,7 +4,7 @@ use super::{Op, one};
 use crate::array::Array;
 use crate::dtype::Dtype;
 use crate::error::Result;
-use mlx_sys::kernels::{Adjust, Kernel};
+use omnibus_cpu_kernels::{Adjust, Kernel};
 
 /// The changed logits of some rows: one entry for each, a row's entries together, no token twice in a row.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,8 @@
 //! [`PagedAttention`]: everything between the merged projection and the output projection, in one node.
 
-use mlx_sys::kernels::{self, Ends, Kernel, Packing, Projected, RotaryAxes, RotaryPairing, Store};
+use omnibus_cpu_kernels::{
+    self as kernels, Ends, Kernel, Packing, Projected, RotaryAxes, RotaryPairing, Store,
+};
 
 use super::{Op, Output, node, size};
 use crate::array::Array;

@@ -4,7 +4,7 @@ use super::{Op, one};
 use crate::array::Array;
 use crate::dtype::Dtype;
 use crate::error::Result;
-use mlx_sys::kernels::{Choose, Kernel, Masks, Xtc};
+use omnibus_cpu_kernels::{Choose, Kernel, Masks, Xtc};
 
 /// Which tokens rows may choose.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,6 @@
 //! [`PagedLatentAttention`]: latent attention between the projections to and from each head's own width, in one node.
 
-use mlx_sys::kernels::{self, Kernel, Latent, Packing, Projected, Store};
+use omnibus_cpu_kernels::{self as kernels, Kernel, Latent, Packing, Projected, Store};
 
 use super::attention::{AttentionMetadata, HeadNorm, Rope};
 use super::{Op, Output, node, size};

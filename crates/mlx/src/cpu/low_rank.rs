@@ -1,6 +1,6 @@
 //! The low-rank products of adapters.
 
-use mlx_sys::kernels::{self, Kernel, LowRankPart};
+use omnibus_cpu_kernels::{self as kernels, Kernel, LowRankPart};
 
 use super::{Op, Output, node, size};
 use crate::array::Array;

@@ -1,6 +1,6 @@
 //! [`CausalConv`] and [`Recurrence`]: what layers with a state for each sequence compute, in place in its slot.
 
-use mlx_sys::kernels::{self, Kernel};
+use omnibus_cpu_kernels::{self as kernels, Kernel};
 
 use super::{Op, Output, node, size};
 use crate::array::Array;

@@ -1,6 +1,6 @@
 //! [`Route`] and [`weighted_sum`]: which experts compute a row, and the sum of what they compute.
 
-use mlx_sys::kernels::{self, Kernel, RouteGroups, RouteScores};
+use omnibus_cpu_kernels::{self as kernels, Kernel, RouteGroups, RouteScores};
 
 use super::{Op, Output, node, one, size};
 use crate::array::Array;

@@ -1,6 +1,6 @@
 //! [`TokenShift`] and [`Wkv`]: what RWKV's layers compute between their projections, in place in each sequence's slot.
 
-use mlx_sys::kernels::{self, Kernel};
+use omnibus_cpu_kernels::{self as kernels, Kernel};
 
 use super::{Op, Output, node, size};
 use crate::array::Array;

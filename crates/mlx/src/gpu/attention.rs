@@ -1,6 +1,6 @@
 //! Attention over keys and values in blocks: rotation and write, rows that decode, prompt chunks.
 
-pub use mlx_sys::kernels::{Projected, RotaryAxes};
+pub use omnibus_cpu_kernels::{Projected, RotaryAxes};
 
 use super::elementwise::is_float;
 use super::linear::{MatrixUnit, is_half_width};

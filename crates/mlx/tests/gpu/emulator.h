@@ -7,6 +7,9 @@
 #endif
 #define _DARWIN_C_SOURCE
 #define GK_EMU 1
+// A jump to another fiber's stack is no mistake.
+#undef _FORTIFY_SOURCE
+#include <setjmp.h>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -64,8 +67,20 @@ struct f16 {
 struct D3 { unsigned x, y, z; };
 struct Simd { int arrived = 0; alignas(16) char slot[2][32][64]; };
 struct Copy { void* to; char bytes[16]; int size = 16; };
+// Where a fiber, or what runs the fibers, goes on. A context starts a fiber; jumps do the rest, because they need no system call.
+struct Place {
+  jmp_buf jump;
+  ucontext_t start;
+  bool started;
+};
+[[gnu::noinline]] inline void go(Place& from, Place& to) {
+  if (_setjmp(from.jump)) return;
+  if (to.started) _longjmp(to.jump, 1);
+  to.started = true;
+  setcontext(&to.start);
+}
 struct Fiber {
-  ucontext_t at;
+  Place at;
   int numbered[16];  // how often it came to each barrier with a number
   std::unique_ptr<char[]> stack;
   D3 tid;
@@ -77,7 +92,7 @@ struct Fiber {
   std::vector<std::vector<Copy>> copies;  // asynchronous ones: committed groups, then the open one
   std::vector<std::vector<std::function<void()>>> products;  // of warpgroups, likewise
 };
-inline ucontext_t home;
+inline Place home{{}, {}, true};
 inline std::vector<Fiber> fibers;
 inline std::vector<Simd> simds;
 inline Fiber* cur;
@@ -100,13 +115,13 @@ inline bool reg(void* p, size_t n) {
 inline void entry() {
   (*body)();
   cur->done = true;
-  swapcontext(&cur->at, &home);
+  go(cur->at, home);
 }
 inline void wait_for(const int* c, int target) {
   if (*c >= target) return;
   cur->wait = c;
   cur->target = target;
-  swapcontext(&cur->at, &home);
+  go(cur->at, home);
 }
 inline void barrier() {
   ++bar;
@@ -181,11 +196,12 @@ inline void prepare(Fiber& f, int i, int tx) {
   f.simd = &simds[i / 32];
   f.copies.assign(1, {});
   f.products.assign(1, {});
-  getcontext(&f.at);
-  f.at.uc_stack.ss_sp = f.stack.get();
-  f.at.uc_stack.ss_size = stack;
-  f.at.uc_link = &home;
-  makecontext(&f.at, entry, 0);
+  f.at.started = false;
+  getcontext(&f.at.start);
+  f.at.start.uc_stack.ss_sp = f.stack.get();
+  f.at.start.uc_stack.ss_size = stack;
+  f.at.start.uc_link = nullptr;  // a fiber goes home at its end
+  makecontext(&f.at.start, entry, 0);
 }
 // Runs fibers in turns until all are done. Simd groups rest at random, so that some are far ahead of others; above 100 a seed has
 // the last four, or the others, rest most of the time, above 200 every other one.
@@ -210,7 +226,7 @@ inline void run_group(unsigned& seed) {
       b.wait = nullptr;
       cur = &b;
       moved = true;
-      swapcontext(&home, &b.at);
+      go(home, b.at);
       if (b.done) --left;
     }
     if (!moved && !rest) fail("deadlock: a barrier or simd operation is not reached by all threads");

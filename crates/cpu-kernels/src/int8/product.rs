@@ -6,9 +6,9 @@
 use std::marker::PhantomData;
 
 use super::rows::RowTile;
-use crate::kernels::gemm::{self, Format, K_BLOCK};
-use crate::kernels::simd::Simd;
-use crate::kernels::simd::dot::{BLOCK, Dot, DotWork};
+use crate::gemm::{self, Format, K_BLOCK};
+use crate::simd::Simd;
+use crate::simd::dot::{BLOCK, Dot, DotWork};
 
 /// Vectors of columns that a tile of rows is multiplied with at once.
 pub(super) const COLUMN_VECTORS: usize = 2;

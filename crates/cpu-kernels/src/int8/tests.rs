@@ -1,10 +1,10 @@
 //! Every implementation against a plain one of the same rounding, over random shapes.
 
-use crate::kernels::element::{Float, Input, Output};
-use crate::kernels::gemm::{Q4, Q8};
-use crate::kernels::half::{f16_from_f32, f16_to_f32};
-use crate::kernels::simd::dot::{BLOCK, DotIsa, has};
-use crate::kernels::weights::{Source, Weights};
+use crate::element::{Float, Input, Output};
+use crate::gemm::{Q4, Q8};
+use crate::half::{f16_from_f32, f16_to_f32};
+use crate::simd::dot::{BLOCK, DotIsa, has};
+use crate::weights::{Source, Weights};
 
 use super::Product;
 

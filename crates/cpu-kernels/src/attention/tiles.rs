@@ -5,10 +5,10 @@ mod mix;
 use std::marker::PhantomData;
 
 use super::{Attention, Call, KEYS, ROWS, Segment, Store, scratch};
-use crate::kernels::element::{Float, load1, read, write};
-use crate::kernels::gemm::*;
-use crate::kernels::math;
-use crate::kernels::simd::{self, Simd, Work};
+use crate::element::{Float, load1, read, write};
+use crate::gemm::*;
+use crate::math;
+use crate::simd::{self, Simd, Work};
 use mix::{Part, mix};
 
 /// Bytes that the cache takes at a time.

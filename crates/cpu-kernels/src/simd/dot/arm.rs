@@ -5,7 +5,7 @@ use std::arch::asm;
 use std::mem::transmute;
 
 use super::{Dot, DotWork};
-use crate::kernels::simd::portable::{I4, Portable};
+use crate::simd::portable::{I4, Portable};
 
 #[derive(Clone, Copy)]
 pub(super) struct Neon;

@@ -10,12 +10,12 @@
 
 mod adjust;
 mod attention;
-mod bridge;
 mod choose;
 mod conv;
 mod copy;
 mod element;
 mod embed;
+mod environment;
 mod gemm;
 mod half;
 mod int8;
@@ -38,7 +38,6 @@ pub use adjust::Adjust;
 pub use attention::{
     Attention, Ends, Latent, Norm as HeadNorm, Projected, Rope, RotaryAxes, RotaryPairing, Store,
 };
-pub use bridge::kernel_arrays;
 pub use choose::{Choose, Masks, Xtc};
 pub use conv::Conv;
 pub use copy::Copy;
@@ -78,7 +77,8 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    fn name(&self) -> &'static str {
+    /// The name of its primitive in graphs.
+    pub fn name(&self) -> &'static str {
         match self {
             Kernel::Linear(_) => "OmnibusLinear",
             Kernel::LowRank(_) => "OmnibusLowRank",
@@ -100,7 +100,7 @@ impl Kernel {
 
     /// # Safety
     /// Buffers are as the kernel's own documentation says, dense and in row order.
-    unsafe fn run(&self, inputs: &[*const u8], outputs: &[*mut u8]) {
+    pub unsafe fn run(&self, inputs: &[*const u8], outputs: &[*mut u8]) {
         match self {
             Kernel::Linear(kernel) => kernel.run(inputs, outputs[0]),
             Kernel::LowRank(kernel) => kernel.run(inputs, outputs[0]),

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{Dot, DotWork};
-use crate::kernels::simd::x86::{Avx2, Avx512};
+use crate::simd::x86::{Avx2, Avx512};
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma,f16c,bmi1,bmi2")]
 unsafe fn with_avx512_vnni<W: DotWork>(work: W) -> W::Output {

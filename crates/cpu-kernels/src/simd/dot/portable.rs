@@ -1,7 +1,7 @@
 //! Dot products of bytes without an instruction for them.
 
 use super::{Dot, DotWork};
-use crate::kernels::simd::portable::{I4, Portable};
+use crate::simd::portable::{I4, Portable};
 
 #[derive(Clone, Copy)]
 pub(super) struct PortableDot;

@@ -1,7 +1,7 @@
 //! Quads as arrays of four floats, which compilers turn into whatever vectors the target always has.
 
 use super::{Simd, Work};
-use crate::kernels::half::{bf16_from_f32, bf16_to_f32, f16_from_f32, f16_to_f32};
+use crate::half::{bf16_from_f32, bf16_to_f32, f16_from_f32, f16_to_f32};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Portable;

@@ -11,7 +11,7 @@ mod portable;
 mod x86;
 
 /// Bytes that are summed before [`Dot::finish_nibbles`].
-pub(in crate::kernels) const BLOCK: usize = 32;
+pub(crate) const BLOCK: usize = 32;
 
 type Words<D> = <<D as Dot>::S as Simd>::I;
 
@@ -20,7 +20,7 @@ type Words<D> = <<D as Dot>::S as Simd>::I;
 /// # Safety
 /// As for [`Simd`].
 #[allow(clippy::missing_safety_doc)]
-pub(in crate::kernels) trait Dot: Copy + Send + Sync + 'static {
+pub(crate) trait Dot: Copy + Send + Sync + 'static {
     /// The other vector operations.
     type S: Simd;
 
@@ -37,7 +37,7 @@ pub(in crate::kernels) trait Dot: Copy + Send + Sync + 'static {
 }
 
 /// A piece of work that is compiled once per implementation. `run` must be `#[inline(always)]`.
-pub(in crate::kernels) trait DotWork {
+pub(crate) trait DotWork {
     type Output;
     /// # Safety
     /// The instructions are present; pointers inside `self` are valid.
@@ -47,7 +47,7 @@ pub(in crate::kernels) trait DotWork {
 /// Implementations of [`Dot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(test), allow(dead_code, reason = "a target has some of them; tests name all"))]
-pub(in crate::kernels) enum DotIsa {
+pub(crate) enum DotIsa {
     /// Multiplications of 32-bit lanes.
     Portable,
     /// Products summed in pairs of 16 bits, 8 lanes.
@@ -63,7 +63,7 @@ pub(in crate::kernels) enum DotIsa {
 }
 
 /// The fastest implementation that this machine has within an instruction set that [`isa`](super::isa) gave.
-pub(in crate::kernels) fn dot_isa(isa: Isa) -> DotIsa {
+pub(crate) fn dot_isa(isa: Isa) -> DotIsa {
     match isa {
         Isa::Avx512 if has(DotIsa::Avx512Vnni) => DotIsa::Avx512Vnni,
         Isa::Avx512 => DotIsa::Avx512,
@@ -76,7 +76,7 @@ pub(in crate::kernels) fn dot_isa(isa: Isa) -> DotIsa {
 
 /// Whether this machine has an implementation.
 #[cfg(target_arch = "x86_64")]
-pub(in crate::kernels) fn has(dot: DotIsa) -> bool {
+pub(crate) fn has(dot: DotIsa) -> bool {
     use std::is_x86_feature_detected as has;
     match dot {
         DotIsa::Portable => true,
@@ -90,7 +90,7 @@ pub(in crate::kernels) fn has(dot: DotIsa) -> bool {
 
 /// Whether this machine has an implementation.
 #[cfg(not(target_arch = "x86_64"))]
-pub(in crate::kernels) fn has(dot: DotIsa) -> bool {
+pub(crate) fn has(dot: DotIsa) -> bool {
     match dot {
         DotIsa::Portable => true,
         #[cfg(target_arch = "aarch64")]
@@ -101,7 +101,7 @@ pub(in crate::kernels) fn has(dot: DotIsa) -> bool {
 
 impl DotIsa {
     /// Lanes of a vector.
-    pub(in crate::kernels) fn lanes(self) -> usize {
+    pub(crate) fn lanes(self) -> usize {
         match self {
             DotIsa::Portable | DotIsa::Neon => 4,
             DotIsa::Avx2 | DotIsa::AvxVnni => 8,
@@ -110,7 +110,7 @@ impl DotIsa {
     }
 
     /// Whether 32 vector registers exist, rather than 16.
-    pub(in crate::kernels) fn many_registers(self) -> bool {
+    pub(crate) fn many_registers(self) -> bool {
         matches!(self, DotIsa::Avx512 | DotIsa::Avx512Vnni) || cfg!(target_arch = "aarch64")
     }
 }
@@ -120,7 +120,7 @@ impl DotIsa {
 /// # Safety
 /// [`has`] is true of it; pointers inside `work` are valid.
 #[inline]
-pub(in crate::kernels) unsafe fn with<W: DotWork>(dot: DotIsa, work: W) -> W::Output {
+pub(crate) unsafe fn with<W: DotWork>(dot: DotIsa, work: W) -> W::Output {
     match dot {
         #[cfg(target_arch = "x86_64")]
         DotIsa::Avx512Vnni => x86::Avx512Vnni::call(work),

@@ -1,9 +1,9 @@
 //! The first phase: angles of all rows, and their keys and values to their slots. Both phases read a head here.
 
 use super::{Attention, Call, Latent, Norm, Projected, Rope, RotaryPairing, scratch};
-use crate::kernels::element::{self, Float, load1, read};
-use crate::kernels::pool;
-use crate::kernels::simd::{self, Simd, Work};
+use crate::element::{self, Float, load1, read};
+use crate::pool;
+use crate::simd::{self, Simd, Work};
 
 impl Call<'_> {
     /// First phase: angles of all rows, keys and values to their slots, zeros for rows of no segment.

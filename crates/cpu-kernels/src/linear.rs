@@ -36,6 +36,7 @@ pub struct Linear {
     pub rows: Rows,
 }
 
+/// Which rows are multiplied with which expert.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rows {
     /// Each row of x once, with the only expert.

@@ -1,8 +1,8 @@
 //! How the pools hold keys and values.
 
-use crate::kernels::element::{Float, read, write};
-use crate::kernels::packing::Packing;
-use crate::kernels::simd::Simd;
+use crate::element::{Float, read, write};
+use crate::packing::Packing;
+use crate::simd::Simd;
 
 /// How the pools hold keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Weighted sums of values, some rows at a time.
 
 use super::Room;
-use crate::kernels::attention::{KEYS, ROWS};
-use crate::kernels::simd::{Simd, Work};
+use crate::attention::{KEYS, ROWS};
+use crate::simd::{Simd, Work};
 
 /// Some rows by up to four vectors of values.
 #[derive(Clone, Copy)]

@@ -2,10 +2,10 @@
 
 use std::marker::PhantomData;
 
-use crate::kernels::element::{self, Input};
-use crate::kernels::gemm::{Format, K_BLOCK};
-use crate::kernels::simd::Simd;
-use crate::kernels::simd::dot::{BLOCK, Dot, DotWork};
+use crate::element::{self, Input};
+use crate::gemm::{Format, K_BLOCK};
+use crate::simd::Simd;
+use crate::simd::dot::{BLOCK, Dot, DotWork};
 
 /// The smallest magnitude that is not rounded to zero with its block: its inverse is finite.
 const MAGNITUDE_MIN: f32 = 1e-30;
