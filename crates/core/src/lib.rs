@@ -4,7 +4,7 @@
 //! [`Scheduler::commit`] accounts for the outcome and returns events for clients. A second step may be launched before
 //! the first is committed; its unknown input tokens are then samples of the first.
 //!
-//! A decode step may verify draft tokens, which the engine proposes ([`Scheduler::set_draft_tokens`]). A plan then asks
+//! A decode step may verify draft tokens, which the engine proposes ([`Scheduler::offer_drafts`]). A plan then asks
 //! for several `samples`, the outcome holds the accepted tokens, and `commit` frees the blocks after the last of them.
 //! A recurrent state is rolled back without a copy: while drafts are verified, the sequence has a state slot for each
 //! sample, the engine writes the state after the `i`-th sampled position into the `i`-th slot, and `commit` keeps the slot
@@ -15,6 +15,7 @@
 
 mod block_pool;
 mod cost;
+mod drafting;
 mod event;
 mod kv_cache;
 mod outcome;
@@ -31,6 +32,7 @@ pub mod statistic;
 mod stats;
 
 pub use cost::{CostModel, StepCost, StepLoad, Transfer, TransferCost, TransferCosts};
+pub use drafting::{DRAFT_KINDS, DRAFT_POSITIONS, DraftKind, DraftOffer, DraftPolicy};
 pub use event::{Event, Failure, FinishReason};
 pub use outcome::{AcceptedTokens, Outcome, SequenceOutput, Stop};
 pub use plan::{

@@ -95,8 +95,6 @@ pub struct Request {
     pub history: Range<usize>,
     /// The session: its blocks stay pinned for the next turn. Two different continuations of a turn are both kept.
     pub session: Option<u128>,
-    /// Draft tokens that each decode step verifies, where there is room: [`crate::Scheduler::set_draft_tokens`].
-    pub draft_tokens: usize,
     /// The tenant. No tenant can fill the queue against the others, and `fair` schedules tenants round-robin.
     pub tenant: u64,
 }
@@ -123,7 +121,6 @@ impl Request {
             boundaries,
             history: 0..0,
             session: None,
-            draft_tokens: 0,
             tenant: 0,
         }
     }

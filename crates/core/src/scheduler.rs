@@ -19,6 +19,7 @@ mod fcfs;
 mod free_blocks;
 mod in_flight;
 mod lookup;
+mod offers;
 mod offload;
 mod plan_builder;
 mod policy;
@@ -35,6 +36,7 @@ mod waiting;
 use omnibus_kv::BlockTable;
 
 use crate::cost::CostModel;
+use crate::drafting::Drafting;
 use crate::event::{Event, Failure, FinishReason};
 use crate::kv_cache::KvCacheManager;
 use crate::plan::{Plan, PlanId, PreemptionMode};
@@ -69,6 +71,7 @@ pub struct Scheduler {
     queue: QueueLimit,
     cost: CostModel,
     encoding: EncodingCost,
+    drafting: Drafting,
     totals: Stats,
     /// Changes with every change of state.
     version: PlanId,
@@ -90,6 +93,7 @@ impl Scheduler {
             queue: QueueLimit::new(&settings),
             cost: CostModel::default(),
             encoding: EncodingCost::default(),
+            drafting: Drafting::default(),
             totals: Stats::default(),
             version: PlanId(0),
             settings,
@@ -120,7 +124,8 @@ impl Scheduler {
         self.sessions.join(request.session, &mut self.kv_cache);
         let rank = self.sequences.new_rank(now, &request);
         let tables = self.kv_cache.empty_tables();
-        self.sequences.insert(Box::new(Sequence::new(request, (rank, now), &self.settings, tables)));
+        let own = (tables, self.drafting.sequence());
+        self.sequences.insert(Box::new(Sequence::new(request, (rank, now), &self.settings, own)));
         Ok(rank.id)
     }
 
@@ -159,10 +164,11 @@ impl Scheduler {
 
     /// Decides the next step without changing anything. Looks past the steps in flight: assumes that their
     /// samples arrive and end no sequence, unless its length does. The same state and time give the same plan.
-    /// It is empty while two steps are in flight.
+    /// It is empty while two steps are in flight, or one and a sequence has draft tokens.
     pub fn plan(&self, now: Tick) -> Plan {
         let mut builder = PlanBuilder::new(self, now);
-        if !self.steps.is_full() {
+        let waits = self.steps.len() > 0 && self.is_drafting();
+        if !self.steps.is_full() && !waits {
             if self.recovery.is_on() {
                 bisect::fill(&mut builder);
             } else {
@@ -203,16 +209,6 @@ impl Scheduler {
         let faulty = self.recovery.failed(&steps, |id| sequence(id).is_some(), is_span);
         let failed = |sequence| Event::Failed { sequence, failure: Failure::Step };
         faulty.and_then(|id| self.end(id, failed(id))).into_iter().collect()
-    }
-
-    /// How many draft tokens the next decode steps of a sequence verify, as far as there are tokens, blocks and state slots
-    /// that no other sequence needs. A sequence with draft tokens is in one step at a time once it decodes, since the
-    /// next drafts follow from what is accepted. Nothing happens to one that is not there.
-    pub fn set_draft_tokens(&mut self, id: SequenceId, draft_tokens: usize) {
-        if let Some(sequence) = self.sequences.get_mut(id).filter(|of| of.draft_tokens != draft_tokens) {
-            sequence.draft_tokens = draft_tokens;
-            self.version.0 += 1;
-        }
     }
 
     /// The most the next step may do; less than the settings say after a failed step, for a while.

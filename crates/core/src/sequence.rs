@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use omnibus_kv::BlockTable;
 
+use crate::drafting::SequenceDrafts;
 use crate::plan::{PlanId, PreemptionMode, ScheduledSequence, TokenSource};
 use crate::prefix::{BlockHash, BlockHashes};
 use crate::request::{Class, Goal, LookupContext, Request, SequenceId, Tick, Token};
@@ -125,8 +126,8 @@ pub(crate) struct Sequence {
     pub(crate) holds: [Hold; HoldReason::COUNT],
     /// Its blocks outside of the pools.
     pub(crate) offload: OffloadState,
-    /// Draft tokens that each of its decode steps verifies, where there is room.
-    pub(crate) draft_tokens: usize,
+    /// Its draft tokens.
+    pub(crate) drafts: SequenceDrafts,
     /// Its parts of steps in flight, oldest first.
     pub(crate) in_flight: VecDeque<InFlightTokens>,
 }
@@ -197,7 +198,7 @@ impl Sequence {
         request: Request,
         (rank, arrived): (Rank, Tick),
         settings: &Settings,
-        tables: Vec<BlockTable>,
+        (tables, drafts): (Vec<BlockTable>, SequenceDrafts),
     ) -> Self {
         Self {
             cache: SequenceCache::new(&request, settings, tables),
@@ -219,7 +220,7 @@ impl Sequence {
             is_complete: false,
             holds: [Hold::Never; HoldReason::COUNT],
             offload: OffloadState { mode: PreemptionMode::Recompute, is_looked_up: false },
-            draft_tokens: request.draft_tokens,
+            drafts,
             in_flight: VecDeque::new(),
         }
     }
@@ -277,7 +278,7 @@ impl Sequence {
     /// True while it is not known how many tokens it will have, or which drafts would follow.
     pub(crate) fn awaits_verification(&self) -> bool {
         let verifies =
-            |step: &InFlightTokens| step.samples > 1 || (step.samples > 0 && self.draft_tokens > 0);
+            |step: &InFlightTokens| step.samples > 1 || (step.samples > 0 && self.drafts.tokens > 0);
         self.in_flight.iter().any(verifies)
     }
 
@@ -292,7 +293,7 @@ impl Sequence {
     pub(crate) fn drafts(&self) -> usize {
         let decodes = self.phase == Phase::Running && self.pending() == 1 && !self.is_in_flight();
         // At least one token is sampled after those that are accepted.
-        if decodes { self.draft_tokens.min(self.max_computed.saturating_sub(self.tokens.len())) } else { 0 }
+        if decodes { self.drafts.tokens.min(self.max_computed.saturating_sub(self.tokens.len())) } else { 0 }
     }
 
     /// Positions that it holds blocks for.

@@ -3,6 +3,7 @@
 use omnibus_kv::{CacheKind, FloatType, KvCacheSpec, KvFormat};
 use serde::{Deserialize, Serialize};
 
+use crate::drafting::DraftPolicy;
 use crate::request::Tick;
 
 /// Layers that share one pool of blocks.
@@ -60,6 +61,8 @@ pub struct Tuning {
     pub batch: StaticBatch,
     /// Of [`Schedule::Split`].
     pub stages: StageLimits,
+    /// Of all schedules.
+    pub drafts: DraftPolicy,
 }
 
 /// When a batch begins.

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::alignment::AlignedTokens;
 use crate::error::Failure;
 use crate::hidden::HiddenStates;
+use crate::speculation::DraftUsage;
 
 /// One item of a request's stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -136,6 +137,8 @@ pub struct Usage {
     pub completion_tokens: usize,
     /// Generated tokens that belong to the reasoning.
     pub reasoning_tokens: usize,
+    /// Draft tokens.
+    pub drafts: DraftUsage,
     /// Media of the prompt.
     pub media: MediaUsage,
 }

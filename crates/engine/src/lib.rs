@@ -32,6 +32,7 @@ mod process;
 mod request;
 mod sampler;
 mod settings;
+mod speculation;
 mod start;
 mod stats;
 mod status;
@@ -77,6 +78,7 @@ pub use settings::{
     AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, NamedAdapter, PreemptionPolicy, PrefixCache,
     PromptCacheFile, Schedule, Settings, WarmUp,
 };
+pub use speculation::{DraftSource, DraftUsage, Speculation, SpeculationSettings};
 pub use start::{EngineHost, start, start_isolated, start_with, unloaded};
 pub use stats::{
     DiskStats, GrammarStats, LaunchStats, MediaStats, SCHEDULER_STATISTICS, STATISTICS, SchedulerStats,

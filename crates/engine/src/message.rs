@@ -17,6 +17,7 @@ use crate::media::{EncoderPixels, JobMedia, MediaKey};
 use crate::memory_plan::MemoryPlan;
 use crate::request::Sampling;
 use crate::settings::NamedAdapter;
+use crate::speculation::{DraftUsage, Speculation};
 use crate::stats::{SessionStats, Stats};
 
 /// Identifies a job for as long as the front lives.
@@ -51,6 +52,10 @@ pub struct Job {
     pub hidden: Option<HiddenPositions>,
     /// What its answer must match.
     pub grammar: Option<JobGrammar>,
+    /// Whether it may have draft tokens.
+    pub speculation: Speculation,
+    /// Tokens that its client expects in the answer.
+    pub prediction: Vec<u32>,
     /// Pictures, videos and sounds of its prompt, in order.
     pub media: Vec<JobMedia>,
     /// Seconds from its arrival.
@@ -195,6 +200,8 @@ pub enum JobUpdate {
     Hidden(HiddenStates),
     /// A token was sampled.
     Token(TokenLogprobs),
+    /// What became of its draft tokens, before it ends.
+    Drafted(DraftUsage),
     /// It has finished.
     Finished(FinishReason),
     /// It failed.

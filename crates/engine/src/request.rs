@@ -15,6 +15,7 @@ use crate::error::Failure;
 use crate::hidden::HiddenPositions;
 use crate::info::RequestOrigin;
 use crate::media::MediaItem;
+use crate::speculation::Speculation;
 
 /// One generation. `n` answers are `n` requests with their own ids and seeds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,6 +50,10 @@ pub struct Request {
     pub alignment: Option<Alignment>,
     /// Reports hidden states of the prompt. Only of requests that generate nothing.
     pub hidden: Option<HiddenPositions>,
+    /// Whether it may have draft tokens.
+    pub speculation: Speculation,
+    /// What its client expects of the answer: draft tokens.
+    pub prediction: Option<String>,
     /// Higher runs first; 0 is the default.
     pub priority: i32,
     /// The client, for fairness and cache isolation. Empty is the anonymous tenant.
@@ -80,6 +85,8 @@ impl Request {
             prompt_logprobs: None,
             alignment: None,
             hidden: None,
+            speculation: Speculation::default(),
+            prediction: None,
             priority: 0,
             tenant: String::new(),
             cache_salt: None,

@@ -9,6 +9,7 @@
 
 mod adjustments;
 mod batch;
+mod drafted;
 mod kernel_rows;
 mod logprobs;
 mod masks;
@@ -30,6 +31,7 @@ use crate::logits_processor::LogitsProcessors;
 use crate::message::TokenLogprobs;
 use crate::request::Sampling;
 use batch::SamplingBatch;
+use drafted::DraftedTokens;
 pub(crate) use logprobs::PendingLogprobs;
 use logprobs::TokenScore;
 use masks::MaskArrays;
@@ -51,6 +53,8 @@ pub(crate) struct Sampler {
     states: BTreeMap<SequenceId, SequenceState>,
     /// Of the next sampled step.
     masks: BTreeMap<SequenceId, TokenMask>,
+    /// Of the next sampled step.
+    drafts: DraftedTokens,
     batch: Option<SamplingBatch>,
     processors: LogitsProcessors,
 }
@@ -98,6 +102,7 @@ impl Sampler {
             chooser,
             states: BTreeMap::new(),
             masks: BTreeMap::new(),
+            drafts: DraftedTokens::default(),
             batch: None,
             processors: LogitsProcessors::default(),
         }
@@ -122,6 +127,7 @@ impl Sampler {
             }
         }
         self.masks.extend(changes.masks.iter().cloned());
+        self.drafts.extend(&changes.drafts);
         let added = |batch: &SamplingBatch| changes.added.iter().any(|new| batch.contains(new.sequence));
         if self.batch.as_ref().is_some_and(added) {
             self.batch = None;
@@ -140,7 +146,8 @@ impl Sampler {
             Some(batch) if batch.is_for(rows) => batch,
             _ => SamplingBatch::new(rows, &self.states, self.chooser)?,
         };
-        let processed = processed::processed(logits, rows, &mut self.states, &self.processors)?;
+        let drafts = std::mem::take(&mut self.drafts);
+        let processed = processed::processed(logits, rows, &mut self.states, (&self.processors, &drafts))?;
         let logits = processed.as_ref().unwrap_or(logits);
         let [_, vocab] = logits.dims()?;
         let grammars = std::mem::take(&mut self.masks);
@@ -150,7 +157,7 @@ impl Sampler {
             masks::of_row(grammars.get(&row.sequence), forbidden, vocab as usize)
         });
         let masks = MaskArrays::new(masks, vocab as usize)?;
-        let sample = batch.sample(logits, rows, &self.states, masks.as_ref())?;
+        let sample = batch.sample(logits, rows, &self.states, (masks.as_ref(), &drafts))?;
         self.batch = Some(batch);
         Ok(sample)
     }

@@ -6,6 +6,7 @@ use omnibus_grammar::GrammarLimits;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::FaultPlan;
+use crate::speculation::SpeculationSettings;
 
 pub use omnibus_core::{PreemptionPolicy, PrefixCache, Schedule, Tuning};
 
@@ -87,6 +88,8 @@ pub struct Settings {
     pub reasoning_budget: Option<usize>,
     /// Time limit in seconds of requests without one.
     pub request_timeout_s: Option<f64>,
+    /// Draft tokens.
+    pub speculation: SpeculationSettings,
     /// What a request's grammar may cost.
     pub grammar_limits: GrammarLimits,
     /// Injected faults, for tests.
@@ -155,6 +158,7 @@ impl Default for Settings {
             reasoning_format: None,
             reasoning_budget: None,
             request_timeout_s: None,
+            speculation: SpeculationSettings::default(),
             grammar_limits: GrammarLimits::default(),
             faults: FaultPlan::default(),
         }

@@ -12,6 +12,7 @@ use crate::memory_plan::MemoryPlan;
 use crate::message::{Command, Job, JobId, JobUpdate, Ready, Report};
 use crate::request::Sampling;
 use crate::settings::Settings;
+use crate::speculation::Speculation;
 use crate::stats::Stats;
 use crate::worker::{self, Own};
 
@@ -84,6 +85,8 @@ impl TokenEngine {
             alignment: None,
             hidden: None,
             grammar: None,
+            speculation: Speculation::Off,
+            prediction: Vec::new(),
             media: Vec::new(),
             timeout_s: None,
         };
@@ -143,7 +146,9 @@ fn token_report(Report { jobs, stats, .. }: Report) -> TokenReport {
         JobUpdate::Finished(_) => Some(TokenUpdate::Finished),
         JobUpdate::Failed(failure) => Some(TokenUpdate::Failed(failure)),
         // Reports that need a field which these requests leave empty.
-        JobUpdate::Prompt { .. } | JobUpdate::Alignment(_) | JobUpdate::Hidden(_) => None,
+        JobUpdate::Prompt { .. } | JobUpdate::Alignment(_) | JobUpdate::Hidden(_) | JobUpdate::Drafted(_) => {
+            None
+        }
     };
     let updates = jobs.into_iter().filter_map(|report| Some((report.job.0, update(report.update)?)));
     TokenReport { at, updates: updates.collect(), stats: stats.map(|stats| stats.stats) }

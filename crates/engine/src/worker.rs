@@ -9,6 +9,7 @@ mod capacity;
 mod catch_panic;
 mod device_call;
 mod device_client;
+mod drafts;
 mod engine_loop;
 mod faulty_device;
 mod grammars;
@@ -42,6 +43,7 @@ use crate::settings::{CpuActivations, DeviceChoice, Settings};
 use crate::whisper::rules::{SPEECH_RULES, SpeechRules};
 use crate::whisper::tokens::SpeechTokens;
 use device_client::DeviceClient;
+use drafts::Drafts;
 use faulty_device::FaultyDevice;
 pub use padding::Padding;
 
@@ -99,6 +101,7 @@ struct Loaded {
     /// Of the KV cache, the largest first.
     smaller_pools: VecDeque<capacity::PoolSize>,
     grammars: grammars::Grammars,
+    drafts: Option<Drafts>,
 }
 
 fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, StartError> {
@@ -156,7 +159,9 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
     };
     let smaller_pools = capacity.smaller.into();
     let grammars = grammars::Grammars::new(source, ready.vocab_size, &settings.grammar_limits);
-    Ok(Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars })
+    let drafts = proposer::proposer_of(settings)
+        .map(|proposer| Drafts::new(proposer, settings.speculation.num_draft_tokens));
+    Ok(Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars, drafts })
 }
 
 /// Loads the model, with its attention bounded as the settings say.

@@ -69,6 +69,8 @@ const PROMPT: &[CommandName] = &[CommandName::Generate, CommandName::CachePrompt
 const SAMPLING: &[CommandName] = &[CommandName::Generate, CommandName::Chat];
 /// Commands that take requests with grammars.
 const STRUCTURED: &[CommandName] = &[CommandName::Serve, CommandName::Generate, CommandName::Chat];
+/// Commands that generate text.
+const GENERATING: &[CommandName] = &[CommandName::Serve, CommandName::Generate, CommandName::Chat];
 /// Commands that use `--cache-dir`.
 const CACHE_DIR: &[CommandName] = &[
     CommandName::Serve,

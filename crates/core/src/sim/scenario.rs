@@ -4,6 +4,7 @@ use omnibus_kv::CacheKind;
 use serde::{Deserialize, Serialize};
 
 use super::{Cost, Machine, Price, Rng};
+use crate::drafting::DraftPolicy;
 use crate::random::mix;
 use crate::request::{Class, Tick};
 use crate::settings::{
@@ -66,7 +67,7 @@ pub struct Arrival {
     pub priority: i32,
     /// [`crate::Request::tenant`].
     pub tenant: u64,
-    /// [`crate::Request::draft_tokens`].
+    /// Draft tokens that are offered after each step with tokens, at most.
     pub draft_tokens: usize,
     /// From arrival to the deadline.
     pub patience: Option<Tick>,
@@ -295,11 +296,17 @@ fn adversarial_settings(rng: &mut Rng) -> Settings {
 
 fn adversarial_tuning(rng: &mut Rng) -> Tuning {
     let target = |rng: &mut Rng| rng.one_in(2).then(|| rng.below(20_000));
-    Tuning {
+    let mut tuning = Tuning {
         targets: LatencyTargets { ttft: target(rng), tpot: target(rng) },
         batch: StaticBatch { sequences: rng.within(1..=6), wait: rng.below(5_000) },
         stages: StageLimits { prefill: rng.within(1..=3), decode: rng.within(1..=5) },
+        drafts: DraftPolicy::Adaptive,
+    };
+    // Not drawn, so that a seed's other numbers stay what they were.
+    if tuning.batch.wait.is_multiple_of(2) {
+        tuning.drafts = DraftPolicy::All;
     }
+    tuning
 }
 
 fn adversarial_arrivals(rng: &mut Rng, settings: &Settings) -> Vec<Arrival> {

@@ -59,7 +59,6 @@ impl Script {
             deadline: self.deadline(now),
             class: self.arrival.class,
             priority: self.arrival.priority,
-            draft_tokens: self.arrival.draft_tokens,
             tenant: self.arrival.tenant,
             cache_salt: u128::from(self.arrival.salt),
             adapter: self.arrival.adapter.into(),

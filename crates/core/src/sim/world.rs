@@ -1,5 +1,7 @@
 //! The loop that runs a scenario, and what must hold after every step.
 
+mod unsampled;
+
 use std::ops::Range;
 
 use omnibus_kv::CacheKind;
@@ -13,7 +15,6 @@ use super::{Audits, Overlap, Report, Rng, Scenario};
 use crate::event::Event;
 use crate::outcome::{Outcome, Stop};
 use crate::plan::{Plan, ScheduledSequence};
-use crate::random::mix;
 use crate::request::{Class, SequenceId, Tick};
 use crate::scheduler::Scheduler;
 use crate::settings::{CacheGroup, Schedule, Settings};
@@ -407,6 +408,7 @@ impl<'a> World<'a> {
             let excuses = Excuses { row: failed.contains(&event.sequence()), steps: false };
             self.send(vec![event], &excuses);
         }
+        self.offer_drafts(&got_tokens);
         got_tokens.into_iter().for_each(|id| self.force(id));
         if job.sequences.iter().any(|id| self.failed_alone.0 == Some(*id)) {
             self.failed_alone = (None, 0);
@@ -414,32 +416,6 @@ impl<'a> World<'a> {
         let left = self.scheduler.stats().suspects;
         assert!(!is_bisect || left < suspects, "a good step clears a suspect");
         self.report.steps += 1;
-    }
-
-    /// The next tokens of a sequence follow without being sampled, up to its end or its limit.
-    fn force(&mut self, id: SequenceId) {
-        let faults = &self.scenario.faults;
-        if faults.force_one_in == 0 || faults.drafts_one_in > 0 || !self.clients.is_live(id) {
-            return;
-        }
-        let script = &self.scripts[self.clients.script(id)];
-        let known = self.scheduler.tokens(id).len();
-        let chance = mix(known as u64 ^ id.0 << 20);
-        if script.arrival.draft_tokens > 0 || !chance.is_multiple_of(faults.force_one_in) {
-            return;
-        }
-        let end = (known + 1 + (chance >> 32) as usize % 12).min(script.tokens.len() - 1);
-        let last = (known..end).find(|at| script.stop(*at) == Stop::Yes);
-        let (end, stop) = last.map_or((end, Stop::No), |last| (last + 1, Stop::Yes));
-        if end <= known {
-            return;
-        }
-        let tokens = script.tokens[known..end].to_vec();
-        let events = self.scheduler.force(id, &tokens, stop);
-        assert_eq!(events.len(), tokens.len() + usize::from(stop == Stop::Yes), "one event for each");
-        self.device.supersede(id);
-        self.send(events, &Excuses { row: false, steps: false });
-        self.scheduler.audit();
     }
 
     /// The oldest sequence that is not held, where the policy goes by age; else the first in line.

@@ -30,7 +30,9 @@ fn settings(groups: &[(CacheKind, u32)]) -> Settings {
 /// A sequence with a prompt of `prompt` tokens that verifies three draft tokens a step.
 fn submit(scheduler: &mut Scheduler, prompt: u32, max_new_tokens: usize) -> SequenceId {
     let request = Request::new((0..prompt).collect(), max_new_tokens);
-    scheduler.submit(0, Request { draft_tokens: 3, ..request }).expect("it fits")
+    let id = scheduler.submit(0, request).expect("it fits");
+    scheduler.set_draft_tokens(id, 3);
+    id
 }
 
 fn apply(scheduler: &mut Scheduler) -> Plan {

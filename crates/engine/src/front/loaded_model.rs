@@ -269,6 +269,8 @@ impl LoadedModel {
             },
             field: structured.field,
         });
+        let prediction = request.prediction.as_deref().map(|text| self.text.tokens_of(text, "prediction"));
+        let prediction = prediction.transpose()?.unwrap_or_default();
         let messages = self.text.message_boundaries(&request.input, &tokenized);
         let (prompt, salt) = (tokenized.tokens.len(), salt(request, id));
         // Features are shared even where blocks are not.
@@ -294,6 +296,8 @@ impl LoadedModel {
             alignment: request.alignment.clone(),
             hidden: request.hidden,
             grammar,
+            speculation: request.speculation,
+            prediction,
             media,
             timeout_s: request.timeout_s.or(self.timeout_s),
         })

@@ -128,6 +128,10 @@ impl RequestOutput {
                 OutputState::Active
             }
             JobUpdate::Token(token) => self.handle_token(token),
+            JobUpdate::Drafted(drafts) => {
+                self.usage.drafts += drafts;
+                OutputState::Active
+            }
             JobUpdate::Finished(reason) => {
                 let ended_by_token = self.last.filter(|token| self.stop_tokens.binary_search(token).is_ok());
                 let matched = match reason {

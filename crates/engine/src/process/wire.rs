@@ -135,6 +135,7 @@ mod tests {
     };
     use crate::request::Sampling;
     use crate::settings::NamedAdapter;
+    use crate::speculation::Speculation;
     use crate::stats::{SchedulerStats, SessionStats, Stats};
 
     fn check<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(messages: Vec<T>) {
@@ -183,6 +184,8 @@ mod tests {
             alignment: Some(Alignment { heads: vec![(1, 2)], frames: 3 }),
             hidden: Some(HiddenPositions::Last),
             grammar: None,
+            speculation: Speculation::Off,
+            prediction: vec![5, 6],
             media: vec![media],
             timeout_s: Some(0.25),
         };

@@ -13,7 +13,7 @@ use super::Chooser;
 use crate::request::Sampling;
 
 /// The adjusted tokens of one sequence, one column entry each.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct LogitAdjustments {
     penalties: Penalties,
     /// Each token's place in the columns.

@@ -4,12 +4,14 @@
 //! Temperature and filters follow vLLM's order (docs/decisions/0011): temperature, `min_p`, `top_k`, then `top_p` over what
 //! the others keep.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use mlx::{Array, Dtype};
 use omnibus_core::SequenceId;
 
-use super::adjustments::{AdjustmentArrays, EntryReader};
+use super::adjustments::{AdjustmentArrays, EntryReader, LogitAdjustments};
+use super::drafted::DraftedTokens;
 use super::kernel_rows::{KernelRows, RowEdits};
 use super::masks::MaskArrays;
 use super::random::uniform;
@@ -130,10 +132,13 @@ impl SamplingBatch {
         logits: &Array,
         rows: &[SampleRow],
         states: &BTreeMap<SequenceId, SequenceState>,
-        masks: Option<&MaskArrays>,
+        (masks, drafts): (Option<&MaskArrays>, &DraftedTokens),
     ) -> mlx::Result<PendingSample> {
         let [_, vocab] = logits.dims()?;
-        self.update_adjustments(states, vocab)?;
+        match drafts.is_empty() {
+            true => self.update_adjustments(states, vocab)?,
+            false => self.set_adjustments(&adjusted_by_drafts(rows, states, drafts), vocab)?,
+        }
         let tokens = self.choose(logits, rows, masks)?;
         let invalid = logits.sum(&[-1])?.is_nan()?.astype(Dtype::I32)?;
         let report = mlx::stack(&[&tokens, &invalid], 0)?;
@@ -159,14 +164,25 @@ impl SamplingBatch {
         let versions: Vec<u64> =
             self.members.iter().map(|sequence| of(sequence).map_or(0, |one| one.version())).collect();
         if self.adjustments.as_ref().is_none_or(|(built, _)| *built != versions) {
-            let chooser = match self.choice {
-                Choice::Kernel(_) => Chooser::Kernel,
-                Choice::Operations(_) => Chooser::Operations,
-            };
-            let arrays = AdjustmentArrays::new(self.members.iter().map(of), vocab, EntryReader::of(chooser))?;
+            let arrays = AdjustmentArrays::new(self.members.iter().map(of), vocab, self.entry_reader())?;
             self.adjustments = Some((versions, arrays));
         }
         Ok(())
+    }
+
+    /// Takes the adjustments of each row for one step.
+    fn set_adjustments(&mut self, rows: &[Option<Cow<'_, LogitAdjustments>>], vocab: i32) -> mlx::Result<()> {
+        let arrays = AdjustmentArrays::new(rows.iter().map(Option::as_deref), vocab, self.entry_reader())?;
+        // No step has these versions.
+        self.adjustments = Some((Vec::new(), arrays));
+        Ok(())
+    }
+
+    fn entry_reader(&self) -> EntryReader {
+        EntryReader::of(match self.choice {
+            Choice::Kernel(_) => Chooser::Kernel,
+            Choice::Operations(_) => Chooser::Operations,
+        })
     }
 
     /// One token for each row of `logits`, `[n, vocab]` f32 → `[n]` i32.
@@ -186,6 +202,20 @@ impl SamplingBatch {
             }
         }
     }
+}
+
+/// Each row's adjustments, with the draft tokens before it counted.
+fn adjusted_by_drafts<'a>(
+    rows: &[SampleRow],
+    states: &'a BTreeMap<SequenceId, SequenceState>,
+    drafts: &DraftedTokens,
+) -> Vec<Option<Cow<'a, LogitAdjustments>>> {
+    let adjusted = rows.iter().zip(drafts.before_rows(rows)).map(|(row, before)| {
+        let mut adjustments = Cow::Borrowed(&states.get(&row.sequence)?.adjustments);
+        before.iter().for_each(|token| adjustments.to_mut().push(*token));
+        Some(adjustments)
+    });
+    adjusted.collect()
 }
 
 impl Groups {

@@ -1,5 +1,7 @@
 //! What sampling keeps of each sequence, and how the loop changes it.
 
+use std::borrow::Cow;
+
 use omnibus_core::SequenceId;
 use omnibus_grammar::TokenMask;
 use serde::{Deserialize, Serialize};
@@ -19,6 +21,8 @@ pub(crate) struct SamplingChanges {
     pub(crate) appended: Vec<(SequenceId, Vec<u32>)>,
     /// The tokens that sequences with a grammar may sample in the step at hand.
     pub(crate) masks: Vec<(SequenceId, TokenMask)>,
+    /// The draft tokens of the step at hand, of sequences whose logits depend on the tokens before them.
+    pub(crate) drafts: Vec<(SequenceId, Vec<u32>)>,
 }
 
 /// A sequence that the runner does not know yet.
@@ -108,9 +112,13 @@ impl SequenceState {
         }
     }
 
-    /// The prompt and the answer of a sequence with processors.
-    pub(super) fn history(&self) -> (&[u32], &[u32]) {
-        self.tokens.split_at(self.prompt.min(self.tokens.len()))
+    /// The prompt and the answer of a sequence with processors, with draft tokens behind it.
+    pub(super) fn history(&self, drafts: &[u32]) -> (&[u32], Cow<'_, [u32]>) {
+        let (prompt, answer) = self.tokens.split_at(self.prompt.min(self.tokens.len()));
+        (
+            prompt,
+            if drafts.is_empty() { Cow::Borrowed(answer) } else { Cow::Owned([answer, drafts].concat()) },
+        )
     }
 
     /// Changes the state. A panic fails this sequence alone: no other shares its state.

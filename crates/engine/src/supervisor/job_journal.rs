@@ -129,7 +129,10 @@ impl JobJournal {
                     entry.state = JobState::Started;
                 }
             }
-            JobUpdate::Prompt { .. } | JobUpdate::Alignment(_) | JobUpdate::Hidden(_) => {}
+            JobUpdate::Prompt { .. }
+            | JobUpdate::Alignment(_)
+            | JobUpdate::Hidden(_)
+            | JobUpdate::Drafted(_) => {}
             JobUpdate::Token(token) => {
                 entry.job.request.prompt.push(token.token);
                 entry.job.request.goal = entry.job.request.goal.after(1);

@@ -2,6 +2,7 @@
 
 mod adapters;
 mod commands;
+mod drafts;
 mod media;
 mod media_queue;
 mod recovery;
@@ -26,10 +27,10 @@ use super::capacity::PoolSize;
 use super::catch_panic::catch_panic;
 use super::device_call::StepResult;
 use super::device_client::DeviceClient;
+use super::drafts::Drafts;
 use super::grammars::Grammars;
 use super::kv_offload::{Idleness, KvOffload};
 use super::prompt_file::PromptFile;
-use super::proposer::Proposer;
 use super::step_input::{RequestRows, StepInput};
 use crate::error::Failure;
 use crate::event::FinishReason;
@@ -37,6 +38,7 @@ use crate::message::{
     Command, Job, JobReport, JobUpdate, QueryReply, ReportSender, StepStats, TokenLogprobs,
 };
 use crate::sampler::{LateStops, NewSequence, SamplingChanges, needs_history};
+use crate::speculation::DraftUsage;
 use media_queue::{MediaQueue, SequenceMedia};
 use report::LoopStats;
 use results::StepTokens;
@@ -49,7 +51,8 @@ pub(super) struct EngineLoop {
     prompt_file: Option<PromptFile>,
     /// Of the KV cache, the largest first.
     smaller_pools: VecDeque<PoolSize>,
-    proposer: Option<Box<dyn Proposer>>,
+    /// `None` where sequences have no draft tokens.
+    drafts: Option<Drafts>,
     grammars: Grammars,
     /// Whether blocks wait to be copied out while the loop is idle.
     pending_offload: PendingOffload,
@@ -88,6 +91,8 @@ struct ActiveJob {
     max_tokens: usize,
     /// Positions of its prompt that attend to each other in both directions.
     spans: Vec<SpanRuns>,
+    /// What became of its draft tokens.
+    drafts: DraftUsage,
 }
 
 /// A sequence that a step samples, and its draft tokens.
@@ -144,14 +149,15 @@ const OFFLOAD_PAUSE: Duration = Duration::from_millis(100);
 
 impl EngineLoop {
     pub(super) fn new(loaded: Loaded, inbox: Receiver<Command>, report_tx: ReportSender) -> Self {
-        let Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars } = loaded;
+        let Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars, drafts } =
+            loaded;
         Self {
             device,
             scheduler,
             offload,
             prompt_file,
             smaller_pools,
-            proposer: None,
+            drafts,
             grammars,
             pending_offload: PendingOffload::No,
             idle_since: None,
@@ -299,6 +305,7 @@ impl EngineLoop {
         let input = StepInput { copies: allocation.copies, ..input };
         self.media.encode_missing(plan, &mut self.scheduler, &mut self.device)?;
         let (deferred, masked) = (self.is_deferred(plan), self.is_masked(&samples));
+        let drafts = self.counted_drafts(&samples);
         let before = self.in_flight.back().filter(|step| !step.is_deferred());
         let (step, after, tokens) = (plan.id.0, before.map(|step| step.plan.0), input.tokens.len());
         let (device, grammars) = (&mut self.device, &mut self.grammars);
@@ -311,9 +318,15 @@ impl EngineLoop {
                 return Ok(StepSampling::Deferred);
             }
             let masks = grammars.take_masks(samples.iter().map(|(sequence, _)| *sequence));
-            device.sample(step, SamplingChanges { masks, ..SamplingChanges::default() })?;
+            device.sample(step, SamplingChanges { masks, drafts, ..SamplingChanges::default() })?;
             Ok(StepSampling::Launched)
         })?;
+        if let Some(drafts) = &mut self.drafts
+            && let Some(read) =
+                self.last_read_at.filter(|_| self.in_flight.is_empty() && self.device.traits().depth > 1)
+        {
+            drafts.add_host_time(read.elapsed());
+        }
         let (plan, superseded) = (plan.id, BTreeSet::new());
         self.in_flight.push_back(InFlightStep { plan, samples, superseded, tokens, sampling, started });
         Ok(())
@@ -350,12 +363,8 @@ impl EngineLoop {
                 hidden: active.job.hidden,
                 adapter: active.job.request.adapter,
             };
-            let drafts = match &mut self.proposer {
-                Some(proposer) if work.draft_tokens() > 0 => {
-                    proposer.propose(self.scheduler.tokens(work.sequence), work.draft_tokens())
-                }
-                _ => Vec::new(),
-            };
+            let drafts = self.drafts.as_mut().map(|drafts| drafts.take(work.sequence, work.draft_tokens()));
+            let drafts = drafts.unwrap_or_default();
             input.push(work, &self.scheduler, request, &drafts, row_of)?;
             let of = self.media.get(work.sequence);
             let media = of.map(SequenceMedia::media).unwrap_or_default();
@@ -436,6 +445,7 @@ impl EngineLoop {
             }
         }
         forced.into_iter().for_each(|(sequence, forced)| self.force(sequence, &forced));
+        self.offer_drafts(&step);
         self.stats.add_step(StepStats { seconds: step.started.elapsed().as_secs_f64(), tokens: step.tokens });
         self.panics = 0;
         self.sample_deferred()
@@ -485,6 +495,9 @@ impl EngineLoop {
         };
         let Some(active) = self.jobs.remove(&sequence) else { return };
         self.media.remove(sequence);
+        if let Some(drafts) = &mut self.drafts {
+            drafts.remove(sequence);
+        }
         let update = match (update, self.grammars.take_failure(sequence)) {
             (JobUpdate::Failed(_), Some(message)) => {
                 let message = format!("structured output: {message}");
@@ -505,6 +518,7 @@ impl EngineLoop {
             }
             (_, update) => update,
         };
+        self.report_drafts(&active);
         self.reports.push(JobReport { job: active.job.id, update });
     }
 

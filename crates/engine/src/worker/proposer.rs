@@ -3,17 +3,53 @@
 //! Invariant: a draft token is accepted only if it equals the token that is sampled at its position. A sampled token
 //! depends on seed, position and logits alone, so the output has the same bits with any proposer and with none.
 
-use omnibus_core::AcceptedTokens;
+mod ngram;
+
+use omnibus_core::{AcceptedTokens, DraftKind, SequenceId};
 
 use crate::message::TokenLogprobs;
+use crate::settings::Settings;
+use crate::speculation::DraftSource;
+use ngram::NgramProposer;
 
 /// Proposes draft tokens.
-pub(super) trait Proposer {
-    /// Draft tokens that a decode step verifies at most.
-    fn draft_tokens(&self) -> usize;
+pub(super) trait Proposer: Send {
+    /// Tokens that may follow those of a sequence.
+    fn propose(&mut self, context: &DraftContext<'_>) -> Proposal;
 
-    /// Exactly `count` tokens that may follow these.
-    fn propose(&mut self, tokens: &[u32], count: usize) -> Vec<u32>;
+    /// A sequence has ended.
+    fn remove(&mut self, sequence: SequenceId);
+}
+
+/// What draft tokens follow.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DraftContext<'a> {
+    pub(super) sequence: SequenceId,
+    /// Its prompt and the answer so far.
+    pub(super) tokens: &'a [u32],
+    /// Tokens of the prompt.
+    pub(super) prompt: usize,
+    /// Only sequences of equal salt and adapter may see each other's answers.
+    pub(super) salt: (u128, u128),
+    /// What the client expects of the answer.
+    pub(super) prediction: &'a [u32],
+    /// Most draft tokens.
+    pub(super) most: usize,
+}
+
+/// Draft tokens of one kind.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Proposal {
+    pub(super) tokens: Vec<u32>,
+    pub(super) kind: DraftKind,
+}
+
+/// The proposer that the settings name.
+pub(super) fn proposer_of(settings: &Settings) -> Option<Box<dyn Proposer>> {
+    match settings.speculation.source {
+        DraftSource::Off => None,
+        DraftSource::Auto | DraftSource::Ngram => Some(Box::new(NgramProposer::default())),
+    }
 }
 
 /// What a step yields for one sequence.

@@ -24,6 +24,7 @@ pub fn lower(wire: ChatRequest, caller: &Caller) -> GenerationBatch {
     request.tool_choice = choice;
     request.logprobs = wire.logprobs;
     request.reasoning_budget = wire.reasoning_budget;
+    request.prediction = wire.prediction;
     GenerationBatch { prompts: vec![request], n: wire.generation.n }
 }
 

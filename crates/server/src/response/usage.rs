@@ -32,6 +32,7 @@ impl UsageTotals {
         self.usage.media.audio += once(usage.media.audio);
         self.usage.completion_tokens += usage.completion_tokens;
         self.usage.reasoning_tokens += usage.reasoning_tokens;
+        self.usage.drafts += usage.drafts;
     }
 
     /// The usage of all choices, once every choice has finished.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::fields::{Field, Fields, harmless, honoured, refused};
+use super::fields::{Field, Fields, honoured, refused, type_error};
 use super::generation::{self, Generation, TOKENS_MAX};
 use super::logprobs::ChatLogprobs;
 use super::messages::{self, Message};
@@ -30,7 +30,7 @@ pub const FIELDS: &[Field] = &[
     honoured("continue_final_message", "continues the last assistant message instead of adding a new one"),
     honoured("modalities", "only `[\"text\"]`"),
     honoured("store", "only false: nothing is stored"),
-    harmless("prediction", "a hint that affects speed only"),
+    honoured("prediction", "text that the answer will repeat in parts: draft tokens"),
     refused("audio", "only text output is supported"),
     refused("functions", "use `tools`"),
     refused("function_call", "use `tool_choice`"),
@@ -42,6 +42,10 @@ pub const FIELDS: &[Field] = &[
     refused("echo", "use `/v1/completions`"),
     refused("prompt", "use `messages`, or `/v1/completions`"),
 ];
+
+/// Fields of `prediction`.
+pub const PREDICTION: &[Field] =
+    &[honoured("type", "`content`"), honoured("content", "the text, or a list of texts")];
 
 /// Template variables that clients cannot set.
 const TEMPLATE_RESERVED: &[&str] = &[
@@ -74,6 +78,8 @@ pub struct ChatRequest {
     pub logprobs: Option<usize>,
     /// `thinking_token_budget`.
     pub reasoning_budget: Option<usize>,
+    /// `prediction`.
+    pub prediction: Option<String>,
 }
 
 /// The inputs of the chat template.
@@ -123,6 +129,7 @@ impl ChatRequest {
             generation,
             logprobs: logprobs(&mut fields)?,
             reasoning_budget: fields.count("thinking_token_budget", (0, TOKENS_MAX))?,
+            prediction: prediction(&mut fields)?,
             conversation: Conversation::read(&mut fields)?,
         };
         fields.finish();
@@ -174,6 +181,26 @@ fn logprobs(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
         }
         (false, _) => Ok(None),
         (true, top) => Ok(Some(top.unwrap_or(0))),
+    }
+}
+
+/// The text that the client expects, in one part or in several.
+fn prediction(fields: &mut Fields) -> Result<Option<String>, ApiError> {
+    let Some(mut prediction) = fields.nested("prediction", PREDICTION)? else { return Ok(None) };
+    if prediction.text("type")?.is_some_and(|kind| kind != "content") {
+        return Err(ApiError::unsupported("prediction.type", "`prediction.type` must be \"content\""));
+    }
+    match prediction.value("content") {
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(Value::Array(parts)) => {
+            let texts = parts.iter().enumerate().map(|(at, part)| {
+                let text = part.get("text").and_then(Value::as_str);
+                text.ok_or_else(|| type_error(&format!("prediction.content[{at}].text"), "a string", part))
+            });
+            texts.collect::<Result<String, _>>().map(Some)
+        }
+        Some(other) => Err(type_error("prediction.content", "a string or a list of texts", &other)),
+        None => Err(ApiError::invalid("prediction.content", "`prediction.content` is missing")),
     }
 }
 

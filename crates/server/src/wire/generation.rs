@@ -38,6 +38,10 @@ pub const FIELDS: &[Field] = &[
     honoured("priority", "higher is scheduled first; 0 when absent"),
     honoured("session_id", "pins the conversation's blocks between requests"),
     honoured("cache_salt", "shares cached prefixes only with requests that have the same salt"),
+    honoured(
+        "speculative",
+        "`{\"enabled\": false}` switches draft tokens off, which changes the time of an answer alone",
+    ),
     harmless("user", "a label for the operator"),
     harmless("metadata", "labels for stored responses; none are stored"),
     harmless("service_tier", "there is one service tier"),
@@ -53,6 +57,9 @@ pub const STREAM_OPTIONS: &[Field] = &[
     honoured("include_usage", "adds a last chunk with the usage"),
     harmless("include_obfuscation", "chunks are not padded"),
 ];
+
+/// Fields of `speculative`.
+pub const SPECULATIVE: &[Field] = &[honoured("enabled", "false: no draft tokens; true when absent")];
 
 /// Most completions of one prompt.
 pub const N_MAX: usize = 128;
@@ -84,6 +91,18 @@ pub struct Generation {
     pub session_id: Option<String>,
     /// Separates cached prefixes.
     pub cache_salt: Option<String>,
+    /// `speculative`.
+    pub speculation: Speculation,
+}
+
+/// Whether draft tokens are allowed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Speculation {
+    /// Where the server has any.
+    #[default]
+    Allowed,
+    /// Never.
+    Off,
 }
 
 /// Sampling parameters; `None` keeps the default.
@@ -163,8 +182,19 @@ impl Generation {
             priority: priority(fields)?,
             session_id: label(fields, "session_id")?,
             cache_salt: label(fields, "cache_salt")?,
+            speculation: speculation(fields)?,
         })
     }
+}
+
+fn speculation(fields: &mut Fields) -> Result<Speculation, ApiError> {
+    let Some(mut speculative) = fields.nested("speculative", SPECULATIVE)? else {
+        return Ok(Speculation::Allowed);
+    };
+    Ok(match speculative.flag("enabled")? {
+        Some(false) => Speculation::Off,
+        Some(true) | None => Speculation::Allowed,
+    })
 }
 
 impl Sampling {

@@ -13,15 +13,19 @@ pub struct Usage {
     pub total_tokens: usize,
     /// Cached tokens among the prompt's.
     pub prompt_tokens_details: PromptTokensDetails,
-    /// Reasoning tokens among the completions'.
+    /// Reasoning tokens among the completions', and draft tokens.
     pub completion_tokens_details: CompletionTokensDetails,
 }
 
-/// Reasoning tokens among the completions'.
+/// Reasoning tokens among the completions', and draft tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct CompletionTokensDetails {
     /// Tokens of reasoning.
     pub reasoning_tokens: usize,
+    /// Draft tokens that became tokens of the completion.
+    pub accepted_prediction_tokens: usize,
+    /// Draft tokens that did not.
+    pub rejected_prediction_tokens: usize,
 }
 
 /// Cached tokens, images and audio among the prompt's.

@@ -42,7 +42,7 @@ fn chat_responses_are_full_or_streamed() {
     check(
         &post(server.address, CHAT, &hi("")),
         expect![[
-            r#"200 {"id":"ID","object":"chat.completion","created":0,"model":"scripted","choices":[{"index":0,"message":{"role":"assistant","content":"w0 w1 ","refusal":null},"logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":2,"total_tokens":4,"prompt_tokens_details":{"cached_tokens":1},"completion_tokens_details":{"reasoning_tokens":0}}}"#
+            r#"200 {"id":"ID","object":"chat.completion","created":0,"model":"scripted","choices":[{"index":0,"message":{"role":"assistant","content":"w0 w1 ","refusal":null},"logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":2,"total_tokens":4,"prompt_tokens_details":{"cached_tokens":1},"completion_tokens_details":{"reasoning_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#
         ]],
     );
     check_stream(
@@ -61,7 +61,7 @@ fn chat_responses_are_full_or_streamed() {
             {"id":"ID","object":"chat.completion.chunk","created":0,"model":"scripted","choices":[{"index":0,"delta":{"content":"w0 "},"logprobs":null,"finish_reason":null}],"usage":null}
             {"id":"ID","object":"chat.completion.chunk","created":0,"model":"scripted","choices":[{"index":0,"delta":{"content":"w1 "},"logprobs":null,"finish_reason":null}],"usage":null}
             {"id":"ID","object":"chat.completion.chunk","created":0,"model":"scripted","choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"length"}],"usage":null}
-            {"id":"ID","object":"chat.completion.chunk","created":0,"model":"scripted","choices":[],"usage":{"prompt_tokens":2,"completion_tokens":2,"total_tokens":4,"prompt_tokens_details":{"cached_tokens":1},"completion_tokens_details":{"reasoning_tokens":0}}}"#]],
+            {"id":"ID","object":"chat.completion.chunk","created":0,"model":"scripted","choices":[],"usage":{"prompt_tokens":2,"completion_tokens":2,"total_tokens":4,"prompt_tokens_details":{"cached_tokens":1},"completion_tokens_details":{"reasoning_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#]],
     );
 }
 
@@ -107,14 +107,14 @@ fn log_probabilities_have_each_apis_format() {
     check(
         &chat,
         expect![[
-            r#"200 {"id":"ID","object":"chat.completion","created":0,"model":"scripted","choices":[{"index":0,"message":{"role":"assistant","content":"w0 w1 ","refusal":null},"logprobs":{"content":[{"token":"w0 ","logprob":-0.5,"bytes":[119,48,32],"top_logprobs":[{"token":"c0","logprob":-1.0,"bytes":[99,48]}]},{"token":"w1 ","logprob":-0.5,"bytes":[119,49,32],"top_logprobs":[{"token":"c0","logprob":-1.0,"bytes":[99,48]}]}],"refusal":null},"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":2,"total_tokens":4,"prompt_tokens_details":{"cached_tokens":1},"completion_tokens_details":{"reasoning_tokens":0}}}"#
+            r#"200 {"id":"ID","object":"chat.completion","created":0,"model":"scripted","choices":[{"index":0,"message":{"role":"assistant","content":"w0 w1 ","refusal":null},"logprobs":{"content":[{"token":"w0 ","logprob":-0.5,"bytes":[119,48,32],"top_logprobs":[{"token":"c0","logprob":-1.0,"bytes":[99,48]}]},{"token":"w1 ","logprob":-0.5,"bytes":[119,49,32],"top_logprobs":[{"token":"c0","logprob":-1.0,"bytes":[99,48]}]}],"refusal":null},"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":2,"total_tokens":4,"prompt_tokens_details":{"cached_tokens":1},"completion_tokens_details":{"reasoning_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#
         ]],
     );
     let text = r#"{"prompt":"a bc","max_tokens":1,"logprobs":1,"echo":true}"#;
     check(
         &post(server.address, TEXT, text),
         expect![[
-            r#"200 {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"a bcw0 ","logprobs":{"tokens":["a ","bc","w0 "],"token_logprobs":[null,-0.5,-0.5],"top_logprobs":[null,{"c0":-1.0},{"c0":-1.0}],"text_offset":[0,2,4]},"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3,"prompt_tokens_details":{"cached_tokens":1},"completion_tokens_details":{"reasoning_tokens":0}}}"#
+            r#"200 {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"a bcw0 ","logprobs":{"tokens":["a ","bc","w0 "],"token_logprobs":[null,-0.5,-0.5],"top_logprobs":[null,{"c0":-1.0},{"c0":-1.0}],"text_offset":[0,2,4]},"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3,"prompt_tokens_details":{"cached_tokens":1},"completion_tokens_details":{"reasoning_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#
         ]],
     );
     let text = r#"{"prompt":"a bc","max_tokens":1,"logprobs":1,"echo":true,"stream":true}"#;
@@ -133,19 +133,19 @@ fn prompts_are_text_or_tokens_or_several_of_either() {
     check(
         &post(server.address, TEXT, r#"{"prompt":"once upon","max_tokens":1}"#),
         expect![[
-            r#"200 {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"w0 ","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3,"prompt_tokens_details":{"cached_tokens":1},"completion_tokens_details":{"reasoning_tokens":0}}}"#
+            r#"200 {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"w0 ","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3,"prompt_tokens_details":{"cached_tokens":1},"completion_tokens_details":{"reasoning_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#
         ]],
     );
     check(
         &post(server.address, TEXT, r#"{"prompt":[1,2,3],"max_tokens":1,"echo":true}"#),
         expect![[
-            r#"200 {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"t1 t2 t3 w0 ","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4,"prompt_tokens_details":{"cached_tokens":1},"completion_tokens_details":{"reasoning_tokens":0}}}"#
+            r#"200 {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"t1 t2 t3 w0 ","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":1,"total_tokens":4,"prompt_tokens_details":{"cached_tokens":1},"completion_tokens_details":{"reasoning_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#
         ]],
     );
     check(
         &post(server.address, TEXT, r#"{"prompt":["a","b c"],"max_tokens":1,"n":2}"#),
         expect![[
-            r#"200 {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"w0 ","logprobs":null,"finish_reason":"length"},{"index":1,"text":"w0 ","logprobs":null,"finish_reason":"length"},{"index":2,"text":"w0 ","logprobs":null,"finish_reason":"length"},{"index":3,"text":"w0 ","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":2},"completion_tokens_details":{"reasoning_tokens":0}}}"#
+            r#"200 {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"w0 ","logprobs":null,"finish_reason":"length"},{"index":1,"text":"w0 ","logprobs":null,"finish_reason":"length"},{"index":2,"text":"w0 ","logprobs":null,"finish_reason":"length"},{"index":3,"text":"w0 ","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":2},"completion_tokens_details":{"reasoning_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#
         ]],
     );
     check_stream(
@@ -158,7 +158,7 @@ fn prompts_are_text_or_tokens_or_several_of_either() {
     check(
         &post(server.address, TEXT, r#"{"prompt":"x y","max_tokens":0,"echo":true}"#),
         expect![[
-            r#"200 {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"x y","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":0,"total_tokens":2,"prompt_tokens_details":{"cached_tokens":1},"completion_tokens_details":{"reasoning_tokens":0}}}"#
+            r#"200 {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"x y","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":0,"total_tokens":2,"prompt_tokens_details":{"cached_tokens":1},"completion_tokens_details":{"reasoning_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#
         ]],
     );
 }

@@ -1,10 +1,10 @@
 //! Settings of the engine: scheduling, KV cache, and its process.
 
-use omnibus_engine::{AsyncScheduling, PreemptionPolicy, PrefixCache, Schedule, WarmUp};
+use omnibus_engine::{AsyncScheduling, DraftSource, PreemptionPolicy, PrefixCache, Schedule, WarmUp};
 
 use super::{
-    BATCH_SIZE, CACHE_DIR, LOADED_ENGINE, LOCAL_ENGINE, MAX, SCHEDULER_BASICS, SCHEDULING, SERVE, TEXT,
-    choose, microseconds,
+    BATCH_SIZE, CACHE_DIR, GENERATING, LOADED_ENGINE, LOCAL_ENGINE, MAX, SCHEDULER_BASICS, SCHEDULING, SERVE,
+    TEXT, choose, microseconds,
 };
 use crate::settings::config::EngineIsolation;
 use crate::settings::{Kind, Scope, Setting, choice, program};
@@ -39,6 +39,35 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::Everywhere,
         help: "Launch a step while the previous one still computes, where kernels allow it; `auto` does so on GPUs. No gain on the CPU, where each token is sent one step later.",
         set: choose,
+    },
+    Setting {
+        name: "draft",
+        short: None,
+        kind: Kind::Choice(&[
+            choice("auto", |config| config.engine.speculation.source = DraftSource::Auto),
+            choice("off", |config| config.engine.speculation.source = DraftSource::Off),
+            choice("ngram", |config| config.engine.speculation.source = DraftSource::Ngram),
+        ]),
+        default: "auto",
+        section: "Engine",
+        commands: GENERATING,
+        scope: Scope::Everywhere,
+        help: "Speculative decoding: where draft tokens come from. `ngram` drafts what followed the same tokens before, in the request and in recent answers with its `cache_salt`; `auto` is that today. It changes no token, and drafts only where that is measured to be faster.",
+        set: choose,
+    },
+    Setting {
+        name: "num-draft-tokens",
+        short: None,
+        kind: Kind::Count(1, 256),
+        default: "16",
+        section: "Engine",
+        commands: GENERATING,
+        scope: Scope::Everywhere,
+        help: "Most draft tokens of a request in one step.",
+        set: |config, value| {
+            config.engine.speculation.num_draft_tokens = value.count() as usize;
+            Ok(())
+        },
     },
     Setting {
         name: "warm-up",

@@ -7,6 +7,7 @@ use omnibus_core::Request;
 use super::*;
 use crate::message::TokenLogprobs;
 use crate::request::Sampling;
+use crate::speculation::Speculation;
 
 fn job(id: u64) -> Job {
     Job {
@@ -22,6 +23,8 @@ fn job(id: u64) -> Job {
         alignment: None,
         hidden: None,
         grammar: None,
+        speculation: Speculation::Allowed,
+        prediction: Vec::new(),
         media: Vec::new(),
         timeout_s: Some(10.0),
     }

@@ -14,7 +14,7 @@ use crate::error::Failure;
 use crate::event::FinishReason;
 use crate::media::picture_runs;
 use crate::message::{Answer, Command, Job, JobReport, JobUpdate, QueryId, QueryReply};
-use crate::sampler::needs_history;
+use crate::speculation::DraftUsage;
 use crate::stats::SessionStats;
 use crate::worker::grammars::Prepared;
 use crate::worker::kv_offload::KvOffload;
@@ -142,15 +142,14 @@ impl EngineLoop {
         if let Some(file) = &self.prompt_file {
             tokens = file.prompt(tokens);
         }
-        // What a penalty changes and what a grammar allows depends on every token before it, so such sequences have no draft
-        // tokens.
-        let proposer = self.proposer.as_ref().filter(|_| !needs_history(&job.sampling) && grammar.is_none());
-        let draft_tokens = proposer.map_or(0, |proposer| proposer.draft_tokens());
-        let request = core::Request { prompt: tokens, deadline, draft_tokens, ..job.request.clone() };
+        let request = core::Request { prompt: tokens, deadline, ..job.request.clone() };
         match self.scheduler.submit(now, request) {
             Ok(sequence) => {
                 let media = (job.id, std::mem::take(&mut job.media));
-                self.jobs.insert(sequence, ActiveJob { job, reported, max_tokens, spans });
+                self.jobs.insert(
+                    sequence,
+                    ActiveJob { job, reported, max_tokens, spans, drafts: DraftUsage::default() },
+                );
                 self.media.insert(sequence, media, positions, (&mut self.scheduler, &mut self.device));
                 if let Some(grammar) = grammar {
                     self.grammars.insert(sequence, grammar);

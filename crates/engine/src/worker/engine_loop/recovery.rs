@@ -88,6 +88,9 @@ impl EngineLoop {
             jobs.into_iter().filter_map(|(sequence, active)| self.with_tokens(sequence, active)).collect();
         self.stats.scheduler_discarded(&self.scheduler.stats());
         self.scheduler = Scheduler::new(settings);
+        if let Some(drafts) = &mut self.drafts {
+            drafts.clear();
+        }
         jobs.into_iter().for_each(|job| self.submit(job));
     }
 

@@ -101,6 +101,7 @@ impl EngineLoop {
             JobUpdate::Prompt { .. }
             | JobUpdate::Alignment(_)
             | JobUpdate::Hidden(_)
+            | JobUpdate::Drafted(_)
             | JobUpdate::Token(_) => false,
         };
         let idle = self.in_flight.is_empty() && self.scheduler.is_idle();

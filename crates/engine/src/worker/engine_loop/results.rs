@@ -5,6 +5,7 @@ use omnibus_grammar::{Forced, MatchState};
 
 use super::{EngineLoop, InFlightStep};
 use crate::message::TokenLogprobs;
+use crate::speculation::DraftUsage;
 use crate::worker::proposer::{Verified, verify};
 
 /// What a step yields.
@@ -48,6 +49,10 @@ impl EngineLoop {
                     (true, MatchState::Finished) => stop = Stop::Yes,
                     (false, _) => result.forced.push((*sequence, forced)),
                 }
+            }
+            if let Some(active) = self.jobs.get_mut(sequence) {
+                let accepted = tokens.len() - 1;
+                active.drafts += DraftUsage { accepted, rejected: drafts.len() - accepted };
             }
             let rows = rows.into_iter().flatten().take(tokens.len());
             result.accepted.extend(rows.map(|token| (*sequence, token)));

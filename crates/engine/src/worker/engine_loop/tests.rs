@@ -10,10 +10,14 @@ use std::sync::{Arc, Mutex};
 
 use omnibus_model::Source;
 
+use omnibus_core::{DraftKind, DraftPolicy, Tuning};
+
 use super::*;
 use crate::message::JobId;
 use crate::request::Sampling;
 use crate::settings::{AsyncScheduling, Settings};
+use crate::speculation::Speculation;
+use crate::worker::proposer::{DraftContext, Proposal, Proposer};
 
 fn embedded() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/models/omnibus-mini")
@@ -38,6 +42,7 @@ fn settings() -> Settings {
         kv_cache_memory: Some(8 << 20),
         max_num_batched_tokens: Some(24),
         async_scheduling: AsyncScheduling::On,
+        tuning: Tuning { drafts: DraftPolicy::All, ..Tuning::default() },
         ..Settings::default()
     }
 }
@@ -62,6 +67,8 @@ fn job(id: u64, sampling: Sampling) -> Job {
         alignment: None,
         hidden: None,
         grammar: None,
+        speculation: Speculation::Allowed,
+        prediction: Vec::new(),
         media: Vec::new(),
         timeout_s: None,
     }
@@ -102,7 +109,7 @@ fn run(loaded: Loaded, jobs: Vec<Job>, proposer: Option<Box<dyn Proposer>>) -> (
         Ok(())
     };
     let mut engine = EngineLoop::new(loaded, inbox, Box::new(collect));
-    engine.proposer = proposer;
+    engine.drafts = proposer.map(|proposer| Drafts::new(proposer, 3));
     jobs.into_iter().for_each(|job| engine.submit(job));
     while !engine.jobs.is_empty() {
         assert!(engine.iterate().is_continue());
@@ -119,22 +126,22 @@ struct Replay {
 }
 
 impl Proposer for Replay {
-    fn draft_tokens(&self) -> usize {
-        3
-    }
-
-    fn propose(&mut self, tokens: &[u32], count: usize) -> Vec<u32> {
+    fn propose(&mut self, context: &DraftContext<'_>) -> Proposal {
         self.proposals += 1;
+        let tokens = context.tokens;
         let known = self.known.iter().find(|known| known.starts_with(tokens));
         let rest = known.and_then(|known| known.get(tokens.len()..)).unwrap_or_default();
-        let mut drafts: Vec<u32> = rest.iter().copied().chain(std::iter::repeat(7)).take(count).collect();
+        let mut drafts: Vec<u32> =
+            rest.iter().copied().chain(std::iter::repeat(7)).take(context.most).collect();
         if self.proposals.is_multiple_of(3)
             && let Some(last) = drafts.last_mut()
         {
             *last ^= 1;
         }
-        drafts
+        Proposal { tokens: drafts, kind: DraftKind(0) }
     }
+
+    fn remove(&mut self, _: SequenceId) {}
 }
 
 /// Runs all jobs without a proposer and with one that is often right and often wrong.

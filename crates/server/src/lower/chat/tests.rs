@@ -63,7 +63,8 @@ fn every_field_reaches_the_engine() {
         "repetition_penalty":1.1,"repetition_context_size":64,"presence_penalty":0.25,"frequency_penalty":-0.25,
         "logit_bias":{"3":-100},"seed":-1,"stop":["a","b"],"stop_token_ids":[2],"ignore_eos":true,
         "include_stop_str_in_output":true,"min_tokens":2,"priority":-3,"session_id":"s","cache_salt":"c","logprobs":true,
-        "top_logprobs":4,"user":"u","metadata":{},"store":false,"tools":null,"n":1"#,
+        "top_logprobs":4,"speculative":{"enabled":false},
+        "prediction":{"type":"content","content":[{"type":"text","text":"h"},{"type":"text","text":"i"}]},"user":"u","metadata":{},"store":false,"tools":null,"n":1"#,
     );
     expect![[r#"
         Request {
@@ -143,6 +144,10 @@ fn every_field_reaches_the_engine() {
             prompt_logprobs: None,
             alignment: None,
             hidden: None,
+            speculation: Off,
+            prediction: Some(
+                "hi",
+            ),
             priority: -3,
             tenant: "key-1",
             cache_salt: Some(

@@ -76,7 +76,7 @@ fn failed(error: &ApiError, frames: &mut Frames) {
 }
 
 fn usage_of(usage: Usage) -> wire::Usage {
-    let Usage { prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, media } = usage;
+    let Usage { prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, drafts, media } = usage;
     let omnibus_engine::MediaUsage { images, audio } = media;
     let images = (images.tokens > 0).then_some(wire::ImageDetails {
         image_tokens: images.tokens,
@@ -93,7 +93,11 @@ fn usage_of(usage: Usage) -> wire::Usage {
         completion_tokens,
         total_tokens: prompt_tokens + completion_tokens,
         prompt_tokens_details: wire::PromptTokensDetails { cached_tokens, images, audio },
-        completion_tokens_details: wire::CompletionTokensDetails { reasoning_tokens },
+        completion_tokens_details: wire::CompletionTokensDetails {
+            reasoning_tokens,
+            accepted_prediction_tokens: drafts.accepted,
+            rejected_prediction_tokens: drafts.rejected,
+        },
     }
 }
 

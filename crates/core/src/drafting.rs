@@ -1,0 +1,361 @@
+//! Which draft tokens are worth their time: how often drafts are accepted, as learned, and the choice for the next step.
+//!
+//! A step that verifies drafts computes more rows and yields more tokens. The choice maximizes tokens per second, by the
+//! cost model and by the chance that a draft is accepted, as in SmartSpec (arXiv 2406.14066) and vLLM's adaptive
+//! verification: draft positions of all sequences are taken in the order of their survival, the product of the chances
+//! up to there, as long as the rate rises.
+//!
+//! Invariant: chances change what a step costs, never what it yields.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cost::{CostModel, StepLoad};
+use crate::request::SequenceId;
+
+/// Kinds of drafts.
+pub const DRAFT_KINDS: usize = 8;
+/// Positions of a draft with a chance of their own; later ones have that of the last.
+pub const DRAFT_POSITIONS: usize = 8;
+/// The chance before anything was measured.
+const PRIOR: f32 = 0.5;
+/// The weight of the newest draft in the chances of all sequences.
+const SHARED_GAIN: f32 = 0.05;
+/// In those of one sequence.
+const OWN_GAIN: f32 = 0.1;
+/// In those of one sequence that has had few.
+const EARLY_GAIN: f32 = 0.2;
+/// How many drafts are few.
+const FEW: u32 = 16;
+/// By how much more the rate must rise, which covers what the cost model does not know.
+const MARGIN: f64 = 1.03;
+/// Steps without drafts after which one tries some again.
+const PATIENCE: u32 = 128;
+/// The most such steps, after trials that failed.
+const PATIENCE_MAX: u32 = 4096;
+/// Draft tokens of a trial.
+const TRIAL_TOKENS: usize = 2;
+/// Sequences of a trial.
+const TRIAL_SEQUENCES: usize = 2;
+
+/// Drafts that are accepted about equally often: of one proposer, with matches of about one length, for example. Below
+/// [`DRAFT_KINDS`]; higher ones count as the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DraftKind(pub u8);
+
+/// Draft tokens that a proposer has for the next step of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DraftOffer {
+    /// The sequence.
+    pub sequence: SequenceId,
+    /// How many.
+    pub tokens: usize,
+    /// Of which kind.
+    pub kind: DraftKind,
+}
+
+/// How many of the offered draft tokens are verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum DraftPolicy {
+    /// As many as make tokens faster.
+    #[default]
+    Adaptive,
+    /// All.
+    All,
+}
+
+/// The chance of each draft position to be accepted, if those before it are, by kind.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Chances([[f32; DRAFT_POSITIONS]; DRAFT_KINDS]);
+
+impl Default for Chances {
+    fn default() -> Self {
+        Self([[PRIOR; DRAFT_POSITIONS]; DRAFT_KINDS])
+    }
+}
+
+impl Chances {
+    fn of(&self, kind: DraftKind) -> &[f32; DRAFT_POSITIONS] {
+        &self.0[usize::from(kind.0).min(DRAFT_KINDS - 1)]
+    }
+
+    /// Draft tokens were verified: those up to the first that was not accepted say something.
+    fn learn(&mut self, kind: DraftKind, (tokens, accepted): (usize, usize), gain: f32) {
+        let chances = &mut self.0[usize::from(kind.0).min(DRAFT_KINDS - 1)];
+        for at in 0..tokens.min(accepted + 1) {
+            let chance = &mut chances[at.min(DRAFT_POSITIONS - 1)];
+            *chance += gain * (f32::from(u8::from(at < accepted)) - *chance);
+        }
+    }
+}
+
+/// What is known of one sequence's drafts.
+#[derive(Debug, Clone)]
+pub(crate) struct SequenceDrafts {
+    /// Draft tokens that its next decode steps verify, where there is room.
+    pub(crate) tokens: usize,
+    kind: DraftKind,
+    chances: Chances,
+    /// Drafts verified.
+    verified: u32,
+}
+
+impl SequenceDrafts {
+    /// So many tokens of this kind will be verified.
+    pub(crate) fn set(&mut self, tokens: usize, kind: DraftKind) {
+        (self.tokens, self.kind) = (tokens, kind);
+    }
+}
+
+/// What is known of the drafts of all sequences.
+#[derive(Debug, Clone)]
+pub(crate) struct Drafting {
+    chances: Chances,
+    /// Choices in a row that took none of the offers.
+    refused: u32,
+    patience: u32,
+    /// The present choice is a trial.
+    is_trial: bool,
+    trials: usize,
+    /// What a step costs more that is not planned ahead, in microseconds.
+    pub(crate) host_us: f64,
+}
+
+impl Default for Drafting {
+    fn default() -> Self {
+        Self {
+            chances: Chances::default(),
+            refused: 0,
+            patience: PATIENCE,
+            is_trial: false,
+            trials: 0,
+            host_us: 0.0,
+        }
+    }
+}
+
+/// An offer, with what the choice needs to know of its sequence.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidate<'a> {
+    /// At most as many tokens as the sequence has room for.
+    pub(crate) tokens: usize,
+    pub(crate) kind: DraftKind,
+    /// Positions that it has computed.
+    pub(crate) computed: usize,
+    pub(crate) drafts: &'a SequenceDrafts,
+}
+
+/// A draft position that may be verified.
+struct Slot {
+    /// Its candidate.
+    at: usize,
+    /// Its place among the sequence's draft tokens.
+    depth: usize,
+    /// The chance that it and those before it are accepted.
+    survival: f64,
+}
+
+impl Drafting {
+    /// Of a new sequence: what is known of all.
+    pub(crate) fn sequence(&self) -> SequenceDrafts {
+        SequenceDrafts { tokens: 0, kind: DraftKind::default(), chances: self.chances, verified: 0 }
+    }
+
+    /// A sequence's draft tokens were verified.
+    pub(crate) fn learn(&mut self, drafts: &mut SequenceDrafts, tokens: usize, accepted: usize) {
+        let gain = if drafts.verified < FEW { EARLY_GAIN } else { OWN_GAIN };
+        drafts.chances.learn(drafts.kind, (tokens, accepted), gain);
+        self.chances.learn(drafts.kind, (tokens, accepted), SHARED_GAIN);
+        drafts.verified = drafts.verified.saturating_add(1);
+        if std::mem::take(&mut self.is_trial) && accepted == 0 {
+            self.patience = (2 * self.patience).min(PATIENCE_MAX);
+        }
+    }
+
+    /// How many of their offered draft tokens the sequences verify. `batch`: sequences that decode, of which the step would
+    /// be `load` without these drafts. None before steps were measured.
+    pub(crate) fn choose(
+        &mut self,
+        policy: DraftPolicy,
+        (batch, load): (usize, StepLoad),
+        cost: &CostModel,
+        candidates: &[Candidate<'_>],
+    ) -> Vec<usize> {
+        let mut chosen = vec![0; candidates.len()];
+        if policy == DraftPolicy::All {
+            return candidates.iter().map(|candidate| candidate.tokens).collect();
+        }
+        let slots = slots(candidates);
+        if slots.is_empty() || cost.predict(&load) <= 0.0 {
+            return chosen;
+        }
+        let worth = self.worth(&slots, (batch, load), cost, candidates);
+        for slot in &slots[..worth] {
+            chosen[slot.at] += 1;
+        }
+        (self.refused, self.patience) =
+            if worth > 0 { (0, PATIENCE) } else { (self.refused + 1, self.patience) };
+        self.is_trial = self.refused >= self.patience;
+        if self.is_trial {
+            self.refused = 0;
+            self.try_some(candidates, &mut chosen);
+        }
+        chosen
+    }
+
+    /// How many of the first slots make the most tokens per second.
+    fn worth(
+        &self,
+        slots: &[Slot],
+        (batch, mut load): (usize, StepLoad),
+        cost: &CostModel,
+        candidates: &[Candidate<'_>],
+    ) -> usize {
+        let mut tokens = batch as f64;
+        let (mut best, mut worth) = (MARGIN * tokens / cost.predict(&load), 0);
+        for (count, slot) in (1..).zip(slots) {
+            tokens += slot.survival;
+            load = load.plus(StepLoad::decode(candidates[slot.at].computed + 2 + slot.depth));
+            let rate = tokens / (cost.predict(&load) + self.host_us);
+            if rate > best {
+                (best, worth) = (rate, count);
+            }
+        }
+        worth
+    }
+
+    /// Gives a few sequences, in turns, some of what they offer.
+    fn try_some(&mut self, candidates: &[Candidate<'_>], chosen: &mut [usize]) {
+        let offering: Vec<usize> = (0..candidates.len()).filter(|at| candidates[*at].tokens > 0).collect();
+        for at in offering.iter().cycle().skip(self.trials % offering.len()).take(TRIAL_SEQUENCES) {
+            chosen[*at] = candidates[*at].tokens.min(TRIAL_TOKENS);
+        }
+        self.trials += TRIAL_SEQUENCES;
+    }
+}
+
+/// The offered draft positions, most likely first. Those of a sequence are in order, because their survival falls.
+fn slots(candidates: &[Candidate<'_>]) -> Vec<Slot> {
+    let mut slots = Vec::with_capacity(candidates.iter().map(|candidate| candidate.tokens).sum());
+    for (at, candidate) in candidates.iter().enumerate() {
+        let chances = candidate.drafts.chances.of(candidate.kind);
+        let mut survival = 1.0;
+        for depth in 0..candidate.tokens {
+            survival *= f64::from(chances[depth.min(DRAFT_POSITIONS - 1)]);
+            slots.push(Slot { at, depth, survival });
+        }
+    }
+    slots.sort_by(|left, right| right.survival.total_cmp(&left.survival));
+    slots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::StepCost;
+
+    /// A step costs 1,000 microseconds, and each row so many more.
+    fn cost(token_us: f64) -> CostModel {
+        let mut cost = CostModel::default();
+        cost.decode = StepCost::new(1_000.0, token_us, 0.0);
+        cost
+    }
+
+    fn load(batch: usize) -> StepLoad {
+        (0..batch).fold(StepLoad::default(), |load, _| load.plus(StepLoad::decode(100)))
+    }
+
+    /// Sequences of which the given share of drafts was accepted, a hundred times.
+    fn sequences(drafting: &mut Drafting, accepted: &[usize], of: usize) -> Vec<SequenceDrafts> {
+        let learned = accepted.iter().map(|accepted| {
+            let mut drafts = drafting.sequence();
+            drafts.set(of, DraftKind(1));
+            (0..100).for_each(|_| drafting.learn(&mut drafts, of, *accepted));
+            drafts
+        });
+        learned.collect()
+    }
+
+    fn choose(
+        drafting: &mut Drafting,
+        batch: usize,
+        cost: &CostModel,
+        sequences: &mut [SequenceDrafts],
+        offered: usize,
+    ) -> Vec<usize> {
+        let kind = DraftKind(1);
+        let candidate = |drafts| Candidate { tokens: offered, kind, computed: 99, drafts };
+        let candidates: Vec<Candidate<'_>> = sequences.iter().map(candidate).collect();
+        let chosen = drafting.choose(DraftPolicy::Adaptive, (batch, load(batch)), cost, &candidates);
+        sequences.iter_mut().zip(&chosen).for_each(|(drafts, tokens)| drafts.set(*tokens, kind));
+        chosen
+    }
+
+    #[test]
+    fn drafts_that_are_accepted_are_verified_and_others_are_not() {
+        let mut drafting = Drafting::default();
+        let mut of_both = sequences(&mut drafting, &[4, 0], 4);
+        let chosen = choose(&mut drafting, 2, &cost(20.0), &mut of_both, 6);
+        assert_eq!(chosen, [6, 0]);
+    }
+
+    #[test]
+    fn dearer_rows_and_larger_batches_have_fewer_drafts() {
+        let mut drafting = Drafting::default();
+        let mut before = usize::MAX;
+        for token_us in [1.0, 50.0, 150.0, 300.0, 2_000.0] {
+            let mut one = vec![drafting.sequence()];
+            let chosen = choose(&mut drafting, 1, &cost(token_us), &mut one, 8)[0];
+            assert!(chosen <= before, "{chosen} at {token_us} us a row");
+            before = chosen;
+        }
+        assert_eq!(before, 0);
+        let of = |batch: usize| {
+            let mut drafting = Drafting::default();
+            let mut all = vec![drafting.sequence(); batch];
+            choose(&mut drafting, batch, &cost(100.0), &mut all, 8).iter().sum::<usize>() as f64
+                / batch as f64
+        };
+        assert!(of(1) > of(8) && of(8) >= of(64), "{} {} {}", of(1), of(8), of(64));
+    }
+
+    #[test]
+    fn the_time_between_steps_that_are_not_planned_ahead_counts() {
+        let mut drafting = Drafting::default();
+        let mut one = vec![drafting.sequence()];
+        assert!(choose(&mut drafting, 1, &cost(100.0), &mut one, 4)[0] > 0);
+        drafting.host_us = 2_000.0;
+        assert_eq!(choose(&mut drafting, 1, &cost(100.0), &mut one, 4), [0]);
+    }
+
+    #[test]
+    fn what_was_refused_is_tried_again_ever_more_seldom() {
+        let mut drafting = Drafting::default();
+        let mut one = sequences(&mut drafting, &[0], 4);
+        let mut trials = Vec::new();
+        for step in 0..4_000 {
+            let chosen = choose(&mut drafting, 1, &cost(100.0), &mut one, 4)[0];
+            if chosen > 0 {
+                trials.push(step);
+                drafting.learn(&mut one[0], chosen, 0);
+            }
+        }
+        assert!((4..8).contains(&trials.len()), "{trials:?}");
+        assert!(trials.windows(3).all(|of| of[2] - of[1] > of[1] - of[0]), "{trials:?}");
+        // The text has changed: from now on all are accepted.
+        let taken = (0..20_000).filter(|_| {
+            let chosen = choose(&mut drafting, 1, &cost(100.0), &mut one, 4)[0];
+            if chosen > 0 {
+                drafting.learn(&mut one[0], chosen, chosen);
+            }
+            chosen > 2
+        });
+        assert!(taken.count() > 4_000);
+    }
+
+    #[test]
+    fn nothing_is_verified_before_steps_were_measured() {
+        let mut drafting = Drafting::default();
+        let mut one = vec![drafting.sequence()];
+        assert_eq!(choose(&mut drafting, 1, &CostModel::default(), &mut one, 4), [0]);
+    }
+}

@@ -1,0 +1,56 @@
+//! Tokens that a world's engine has without sampling: draft tokens, and forced ones.
+
+use super::World;
+use crate::drafting::{DraftKind, DraftOffer, DraftPolicy};
+use crate::outcome::Stop;
+use crate::random::mix;
+use crate::request::SequenceId;
+use crate::sim::clients::Excuses;
+
+impl World<'_> {
+    /// Proposers have draft tokens for some of the sequences that got tokens.
+    pub(super) fn offer_drafts(&mut self, ids: &[SequenceId]) {
+        let offers: Vec<DraftOffer> = ids
+            .iter()
+            .filter(|id| self.clients.is_live(**id))
+            .filter_map(|id| {
+                let most = self.scripts[self.clients.script(*id)].arrival.draft_tokens;
+                let chance = mix(self.scheduler.tokens(*id).len() as u64 ^ id.0 << 20);
+                let tokens = match self.scenario.settings.tuning.drafts {
+                    DraftPolicy::All => most,
+                    DraftPolicy::Adaptive => chance as usize % (most + 1),
+                };
+                let kind = DraftKind((chance >> 32) as u8 % 3);
+                (most > 0).then_some(DraftOffer { sequence: *id, tokens, kind })
+            })
+            .collect();
+        self.scheduler.offer_drafts(&offers);
+        self.scheduler.audit();
+    }
+
+    /// The next tokens of a sequence follow without being sampled, up to its end or its limit.
+    pub(super) fn force(&mut self, id: SequenceId) {
+        let faults = &self.scenario.faults;
+        if faults.force_one_in == 0 || faults.drafts_one_in > 0 || !self.clients.is_live(id) {
+            return;
+        }
+        let script = &self.scripts[self.clients.script(id)];
+        let known = self.scheduler.tokens(id).len();
+        let chance = mix(known as u64 ^ id.0 << 20);
+        if script.arrival.draft_tokens > 0 || !chance.is_multiple_of(faults.force_one_in) {
+            return;
+        }
+        let end = (known + 1 + (chance >> 32) as usize % 12).min(script.tokens.len() - 1);
+        let last = (known..end).find(|at| script.stop(*at) == Stop::Yes);
+        let (end, stop) = last.map_or((end, Stop::No), |last| (last + 1, Stop::Yes));
+        if end <= known {
+            return;
+        }
+        let tokens = script.tokens[known..end].to_vec();
+        let events = self.scheduler.force(id, &tokens, stop);
+        assert_eq!(events.len(), tokens.len() + usize::from(stop == Stop::Yes), "one event for each");
+        self.device.supersede(id);
+        self.send(events, &Excuses { row: false, steps: false });
+        self.scheduler.audit();
+    }
+}

@@ -1,0 +1,56 @@
+//! Speculative decoding, as users set it and see it.
+
+use serde::{Deserialize, Serialize};
+
+/// Where draft tokens come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum DraftSource {
+    /// What there is: what followed the same tokens before.
+    #[default]
+    Auto,
+    /// None.
+    Off,
+    /// What followed the same tokens before, in the request and in recent answers.
+    Ngram,
+}
+
+/// Settings of speculative decoding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpeculationSettings {
+    /// Where draft tokens come from.
+    pub source: DraftSource,
+    /// Most draft tokens of a sequence in a step.
+    pub num_draft_tokens: usize,
+}
+
+impl Default for SpeculationSettings {
+    fn default() -> Self {
+        Self { source: DraftSource::default(), num_draft_tokens: 16 }
+    }
+}
+
+/// Whether a request may have draft tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Speculation {
+    /// Where the engine has any.
+    #[default]
+    Allowed,
+    /// Never.
+    Off,
+}
+
+/// What became of a request's draft tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DraftUsage {
+    /// They were sampled, too.
+    pub accepted: usize,
+    /// Others were sampled.
+    pub rejected: usize,
+}
+
+impl std::ops::AddAssign for DraftUsage {
+    fn add_assign(&mut self, other: Self) {
+        self.accepted += other.accepted;
+        self.rejected += other.rejected;
+    }
+}

@@ -1,0 +1,68 @@
+//! Draft tokens of the sequences: proposed after each step, for the next one.
+
+use omnibus_core::{DraftOffer, Goal, SequenceId};
+
+use super::{ActiveJob, EngineLoop, InFlightStep, SampledSequence};
+use crate::message::{JobReport, JobUpdate};
+use crate::sampler::needs_history;
+use crate::speculation::{DraftUsage, Speculation};
+use crate::worker::catch_panic::catch_panic;
+use crate::worker::proposer::DraftContext;
+
+impl EngineLoop {
+    /// Offers the scheduler draft tokens for the sequences that a step gave tokens. A proposer that panics is not asked
+    /// again.
+    pub(super) fn offer_drafts(&mut self, step: &InFlightStep) {
+        let Some(mut drafts) = self.drafts.take() else { return };
+        let offered = catch_panic(|| {
+            let sampled = step.samples.iter().filter_map(|(id, _)| Some((*id, self.jobs.get(id)?)));
+            let drafted = sampled.filter(|(id, active)| self.may_draft(*id, active));
+            let offers: Vec<DraftOffer> = drafted
+                .map(|(sequence, active)| {
+                    drafts.propose(&DraftContext {
+                        sequence,
+                        tokens: self.scheduler.tokens(sequence),
+                        prompt: active.job.prompt,
+                        salt: (active.job.request.cache_salt, active.job.request.adapter),
+                        prediction: &active.job.prediction,
+                        most: drafts.most(),
+                    })
+                })
+                .collect();
+            Ok(offers)
+        });
+        match offered {
+            Ok(offers) => {
+                self.scheduler.set_host_us(drafts.host_us());
+                self.scheduler.offer_drafts(&offers);
+                self.drafts = Some(drafts);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the proposer of draft tokens failed and is switched off");
+                self.jobs.keys().for_each(|sequence| self.scheduler.set_draft_tokens(*sequence, 0));
+            }
+        }
+    }
+
+    /// Whether a sequence has draft tokens.
+    fn may_draft(&self, sequence: SequenceId, active: &ActiveJob) -> bool {
+        active.job.speculation == Speculation::Allowed
+            && active.job.request.goal != Goal::Compute
+            && !self.grammars.contains(sequence)
+    }
+
+    /// The draft tokens of a step, of sequences whose logits depend on the tokens before them.
+    pub(super) fn counted_drafts(&self, samples: &[SampledSequence]) -> Vec<SampledSequence> {
+        let counts = |sequence| self.jobs.get(sequence).is_some_and(|of| needs_history(&of.job.sampling));
+        let counted = samples.iter().filter(|(sequence, drafts)| !drafts.is_empty() && counts(sequence));
+        counted.cloned().collect()
+    }
+
+    /// Reports what became of a job's draft tokens, if it had any.
+    pub(super) fn report_drafts(&mut self, active: &ActiveJob) {
+        if active.drafts != DraftUsage::default() {
+            let update = JobUpdate::Drafted(active.drafts);
+            self.reports.push(JobReport { job: active.job.id, update });
+        }
+    }
+}
