@@ -14,5 +14,6 @@ mod prompt_files;
 mod recurrent;
 mod schemas;
 mod serving;
+mod speculation;
 mod structured;
 mod warm_up;

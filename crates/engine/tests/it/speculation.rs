@@ -1,0 +1,112 @@
+//! Draft tokens change no token and no log-probability.
+//!
+//! `OMNIBUS_FUZZ_DRAFTS` sets how many random requests are compared.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use crate::common::{Output, complete, engine, output_tokens, run, wait_for};
+use omnibus_core::DraftPolicy;
+use omnibus_core::random::Rng;
+use omnibus_engine::{
+    DraftSource, DraftUsage, Handle, Request, Sampling, Settings, Speculation, SpeculationSettings,
+};
+use omnibus_testing::environment;
+
+/// Requests in a batch.
+const BATCH: usize = 20;
+
+/// An engine that drafts from this source, and verifies all drafts.
+fn drafting(source: DraftSource) -> Handle {
+    let mut settings = Settings {
+        max_num_batched_tokens: Some(200),
+        speculation: SpeculationSettings { source, num_draft_tokens: 6 },
+        ..Settings::default()
+    };
+    settings.tuning.drafts = DraftPolicy::All;
+    engine(settings)
+}
+
+/// A prompt that repeats itself.
+fn prompt(rng: &mut Rng) -> String {
+    let words = ["the bus", " stops", " at the", " market", ", then", " line", " 4", " leaves", "."];
+    let part: String = (0..rng.within(3..=9)).map(|_| words[rng.within(0..=words.len() - 1)]).collect();
+    part.repeat(rng.within(1..=6))
+}
+
+fn sampling(rng: &mut Rng) -> Sampling {
+    let float = |rng: &mut Rng, most: f32| rng.within(0..=100) as f32 / 100.0 * most;
+    let mut sampling = if rng.one_in(3) { Sampling::greedy() } else { Sampling::default() };
+    if sampling.temperature > 0.0 {
+        sampling.temperature = 0.1 + float(rng, 1.2);
+    }
+    if rng.one_in(3) {
+        sampling.top_k = rng.within(1..=40);
+        sampling.top_p = 0.2 + float(rng, 0.8);
+        sampling.min_p = float(rng, 0.2);
+    }
+    if rng.one_in(5) {
+        (sampling.xtc_probability, sampling.xtc_threshold) = (0.7, 0.05);
+    }
+    if rng.one_in(3) {
+        sampling.repetition_penalty = 1.0 + float(rng, 0.5);
+        sampling.presence_penalty = float(rng, 1.0);
+        sampling.frequency_penalty = float(rng, 1.0);
+    }
+    if rng.one_in(4) {
+        sampling.logit_bias = [(300, 4.0), (301, -100.0)].into();
+    }
+    sampling.seed = Some(rng.below(1 << 40));
+    sampling
+}
+
+fn request(number: u64) -> Request {
+    let mut rng = Rng::new(number);
+    let mut request = complete(&format!("r{number}"), &prompt(&mut rng), rng.within(1..=60));
+    request.sampling = sampling(&mut rng);
+    request.logprobs = rng.one_in(2).then_some(2);
+    request.stop.ignore_eos = rng.one_in(2);
+    if rng.one_in(4) {
+        request.stop.strings = vec!["market".to_owned()];
+    }
+    if rng.one_in(6) {
+        request.prediction = Some(prompt(&mut rng));
+    }
+    request
+}
+
+fn outputs(engine: &Handle, requests: Vec<Request>) -> Vec<Output> {
+    let streams: Vec<_> = requests.into_iter().map(|request| engine.submit(request).unwrap()).collect();
+    streams.into_iter().map(wait_for).collect()
+}
+
+#[test]
+fn random_requests_have_the_same_bits_with_drafts_and_without() {
+    let count = environment::variable("OMNIBUS_FUZZ_DRAFTS").map_or(200, |count| count.parse().unwrap());
+    let (plain, drafting) = (drafting(DraftSource::Off), drafting(DraftSource::Ngram));
+    let mut drafts = DraftUsage::default();
+    for batch in (0..count).collect::<Vec<u64>>().chunks(BATCH) {
+        let requests = || batch.iter().map(|number| request(*number)).collect();
+        let (without, with): (Vec<Output>, Vec<Output>) =
+            (outputs(&plain, requests()), outputs(&drafting, requests()));
+        for ((number, without), with) in batch.iter().zip(&without).zip(&with) {
+            assert_eq!(output_tokens(with), output_tokens(without), "request {number}");
+            assert_eq!((&with.text, with.reason), (&without.text, without.reason), "request {number}");
+            drafts += with.usage.drafts;
+            assert_eq!(without.usage.drafts, DraftUsage::default());
+        }
+    }
+    println!("{drafts:?}");
+    assert!(drafts.accepted > 100 && drafts.rejected > 100, "{drafts:?}");
+    let stats = drafting.stats().scheduler;
+    assert!(stats.draft_tokens_total >= (drafts.accepted + drafts.rejected) as u64, "{stats:?}");
+}
+
+#[test]
+fn a_request_can_have_no_drafts() {
+    let engine = drafting(DraftSource::Auto);
+    let text = "the bus stops at the market, the bus stops at the market, the bus stops";
+    let allowed = run(&engine, complete("a", text, 40));
+    let off = run(&engine, Request { speculation: Speculation::Off, ..complete("b", text, 40) });
+    assert_ne!(allowed.usage.drafts, DraftUsage::default());
+    assert_eq!((off.usage.drafts, off.text), (DraftUsage::default(), allowed.text));
+}
