@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Where draft tokens come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum DraftSource {
-    /// What there is: what followed the same tokens before.
+    /// On a CPU, what followed the same tokens before. None on a GPU, where that is not measured yet.
     #[default]
     Auto,
     /// None.

@@ -159,7 +159,7 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
     };
     let smaller_pools = capacity.smaller.into();
     let grammars = grammars::Grammars::new(source, ready.vocab_size, &settings.grammar_limits);
-    let drafts = proposer::proposer_of(settings)
+    let drafts = proposer::proposer_of(settings, mlx::device::default().map_err(StartError::new)?)
         .map(|proposer| Drafts::new(proposer, settings.speculation.num_draft_tokens));
     Ok(Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars, drafts })
 }

@@ -5,6 +5,7 @@
 
 mod ngram;
 
+use mlx::device::Device;
 use omnibus_core::{AcceptedTokens, DraftKind, SequenceId};
 
 use crate::message::TokenLogprobs;
@@ -44,11 +45,13 @@ pub(super) struct Proposal {
     pub(super) kind: DraftKind,
 }
 
-/// The proposer that the settings name.
-pub(super) fn proposer_of(settings: &Settings) -> Option<Box<dyn Proposer>> {
-    match settings.speculation.source {
-        DraftSource::Off => None,
-        DraftSource::Auto | DraftSource::Ngram => Some(Box::new(NgramProposer::default())),
+/// The proposer that the settings name, for a model on a device.
+pub(super) fn proposer_of(settings: &Settings, device: Device) -> Option<Box<dyn Proposer>> {
+    match (settings.speculation.source, device) {
+        (DraftSource::Off, _) | (DraftSource::Auto, Device::Gpu) => None,
+        (DraftSource::Auto, Device::Cpu) | (DraftSource::Ngram, _) => {
+            Some(Box::new(NgramProposer::default()))
+        }
     }
 }
 

@@ -52,7 +52,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Engine",
         commands: GENERATING,
         scope: Scope::Everywhere,
-        help: "Speculative decoding: where draft tokens come from. `ngram` drafts what followed the same tokens before, in the request and in recent answers with its `cache_salt`; `auto` is that today. It changes no token, and drafts only where that is measured to be faster.",
+        help: "Speculative decoding: where draft tokens come from. `ngram` drafts what followed the same tokens before, in the request and in recent answers with its `cache_salt`; `auto` is that on a CPU, and nothing on a GPU, where it is not measured yet. It changes no token, and drafts only where that is measured to be faster.",
         set: choose,
     },
     Setting {
