@@ -52,9 +52,10 @@ impl Drafts {
         self.proposer.remove(sequence);
     }
 
-    /// All sequences have other numbers from now on.
+    /// All sequences are gone. Their numbers will be those of others.
     pub(super) fn clear(&mut self) {
-        std::mem::take(&mut self.next).into_keys().for_each(|sequence| self.proposer.remove(sequence));
+        self.next.clear();
+        self.proposer.clear();
     }
 
     /// The device has waited so long for the next step, where it need not have.

@@ -20,6 +20,9 @@ pub(super) trait Proposer: Send {
 
     /// A sequence has ended.
     fn remove(&mut self, sequence: SequenceId);
+
+    /// All sequences are gone. Their numbers will be those of others.
+    fn clear(&mut self);
 }
 
 /// What draft tokens follow.

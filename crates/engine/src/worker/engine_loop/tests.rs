@@ -142,6 +142,8 @@ impl Proposer for Replay {
     }
 
     fn remove(&mut self, _: SequenceId) {}
+
+    fn clear(&mut self) {}
 }
 
 /// Runs all jobs without a proposer and with one that is often right and often wrong.

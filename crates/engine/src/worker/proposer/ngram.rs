@@ -72,6 +72,10 @@ impl Proposer for NgramProposer {
             self.answers.add(own.salt, &own.answer);
         }
     }
+
+    fn clear(&mut self) {
+        self.sequences.clear();
+    }
 }
 
 fn of_own(draft: Draft) -> Proposal {
@@ -109,6 +113,14 @@ mod tests {
         assert_eq!(proposer.propose(&context(1, &[5, 6, 7, 1, 2], 7)).tokens, [0; 0]);
         assert_eq!(proposer.propose(&context(2, &[5, 6, 7, 9, 1], 7)).tokens, [2]);
         assert_eq!(proposer.propose(&context(3, &[5, 6, 7, 9, 1], 8)).tokens, [0; 0], "another salt");
+    }
+
+    #[test]
+    fn a_number_that_another_sequence_had_before_tells_nothing_of_it() {
+        let mut proposer = NgramProposer::default();
+        proposer.propose(&context(0, &[1, 2, 3, 9, 1, 2], 7));
+        proposer.clear();
+        assert_eq!(proposer.propose(&context(0, &[5, 6, 7, 1, 2], 8)).tokens, [0; 0]);
     }
 
     #[test]
