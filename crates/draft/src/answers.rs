@@ -7,6 +7,11 @@ use crate::Token;
 use crate::draft::Draft;
 use crate::history::History;
 
+/// Salts that have answers at most: a client may send a new one with each request.
+const SALTS_MAX: usize = 256;
+/// Shorter answers have no match that something follows.
+const ANSWER_MIN: usize = 3;
+
 /// Recent answers. Drafts for one salt come from answers with the same salt alone: what another tenant was sent shows
 /// in the time that an answer takes.
 #[derive(Debug)]
@@ -51,6 +56,9 @@ impl<K: Copy + Eq + Hash> Answers<K> {
 
     /// Keeps an answer. The salts that were used least recently are removed.
     pub fn add(&mut self, salt: K, answer: &[Token]) {
+        if answer.len() < ANSWER_MIN {
+            return;
+        }
         self.clock += 1;
         let half = self.max_tokens / 2;
         let answer = answer.get(answer.len().saturating_sub(half.saturating_sub(1))..).unwrap_or_default();
@@ -63,7 +71,7 @@ impl<K: Copy + Eq + Hash> Answers<K> {
         recent.newer.extend(answer);
         recent.newer.separate();
         self.tokens += recent.len();
-        while self.tokens > self.max_tokens {
+        while self.tokens > self.max_tokens || self.by_salt.len() > SALTS_MAX {
             let others = self.by_salt.iter().filter(|(other, _)| **other != salt);
             let Some(oldest) = others.min_by_key(|(_, recent)| recent.used).map(|(salt, _)| *salt) else {
                 break;

@@ -41,14 +41,17 @@ impl Draft {
         while draft.tokens.len() < most.min(longest(matched)) {
             let at = |place: &usize| tokens.get(place + draft.tokens.len()).copied();
             places.retain(|place| at(place).is_some_and(|token| token != separator));
-            let nexts: Vec<Token> = places.iter().filter_map(at).collect();
-            let count = |token: Token| nexts.iter().filter(|next| **next == token).count();
-            let Some((token, times)) =
-                nexts.iter().rev().map(|token| (*token, count(*token))).max_by_key(|(_, times)| *times)
-            else {
+            let mut counts: Vec<(Token, usize)> = Vec::new();
+            for token in places.iter().filter_map(at) {
+                match counts.iter_mut().find(|(known, _)| *known == token) {
+                    Some((_, times)) => *times += 1,
+                    None => counts.push((token, 1)),
+                }
+            }
+            let Some((token, times)) = counts.into_iter().rev().max_by_key(|(_, times)| *times) else {
                 break;
             };
-            probability *= times as f64 / nexts.len() as f64;
+            probability *= times as f64 / places.len() as f64;
             if probability < PROBABILITY_MIN {
                 break;
             }

@@ -93,9 +93,13 @@ fn answers_keep_their_bound_and_the_salts_in_use() {
         answers.draft_after(3, &[1, 2], 4);
         assert!(answers.len() <= 100, "{} tokens", answers.len());
     }
-    answers.add(3, &[50, 51, 52, 53]);
+    assert_eq!(answers.draft_after(3, &[20, 21], 1).tokens, [22], "the salt in use is kept");
     (0..3).for_each(|_| answers.add(4, &(0..40).collect::<Vec<Token>>()));
     assert!(answers.len() <= 100 && !answers.is_empty());
+    let mut of_many = Answers::new(1 << 20);
+    (0..1_000_u128).for_each(|salt| of_many.add(salt, &[1, 2, 3]));
+    assert!(of_many.len() <= 4 * 256, "{} tokens of a thousand salts", of_many.len());
+    assert_eq!(of_many.draft_after(999, &[1, 2], 4).tokens, [3]);
 }
 
 /// Tokens a step, if an answer is drafted by its own text and its prompt.

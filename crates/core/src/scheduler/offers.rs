@@ -11,8 +11,8 @@ use crate::sequence::{Phase, Sequence};
 impl Scheduler {
     /// Decides how many of the offered draft tokens the next steps verify: as many as make tokens faster, by how often
     /// drafts were accepted and by what rows cost. Call it after [`Self::commit`] with an offer for each sequence that got
-    /// tokens, of none if there are none. While a sequence has draft tokens no step is planned ahead, since the next drafts follow from
-    /// what is accepted.
+    /// tokens, of zero tokens if there are none. While a sequence has draft tokens no step is planned ahead, since the next
+    /// drafts follow from what is accepted.
     pub fn offer_drafts(&mut self, offers: &[DraftOffer]) {
         let Self { sequences, drafting, cost, settings, .. } = self;
         let candidates: Vec<Candidate<'_>> = offers

@@ -220,6 +220,16 @@ impl LoadedModel {
         Some(ReasoningBudget::new(tokens, self.text.reasoning_end()?, next, job))
     }
 
+    /// The tokens that a request's client expects, no more than the context holds. It is a hint, so the rest is left out.
+    fn prediction(&self, request: &Request, max_model_len: usize) -> Result<Vec<u32>, Failure> {
+        let Some(text) = &request.prediction else { return Ok(Vec::new()) };
+        let most = text.len().min(max_model_len.saturating_mul(PREDICTION_BYTES));
+        let end = (0..=most).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        let mut tokens = self.text.tokens_of(text.get(..end).unwrap_or_default(), "prediction")?;
+        tokens.truncate(max_model_len);
+        Ok(tokens)
+    }
+
     /// The tokens that end a request, sorted.
     fn stop_tokens(&self, request: &Request) -> Vec<u32> {
         let mut tokens = request.stop.token_ids.clone();
@@ -269,8 +279,7 @@ impl LoadedModel {
             },
             field: structured.field,
         });
-        let prediction = request.prediction.as_deref().map(|text| self.text.tokens_of(text, "prediction"));
-        let prediction = prediction.transpose()?.unwrap_or_default();
+        let prediction = self.prediction(request, model.limits.max_model_len)?;
         let messages = self.text.message_boundaries(&request.input, &tokenized);
         let (prompt, salt) = (tokenized.tokens.len(), salt(request, id));
         // Features are shared even where blocks are not.
@@ -303,6 +312,9 @@ impl LoadedModel {
         })
     }
 }
+
+/// Bytes of a prediction for each token of the context: more of it is not looked at.
+const PREDICTION_BYTES: usize = 16;
 
 /// What the scheduler gets of a request besides its cache.
 fn scheduled(request: &Request, prompt: Vec<u32>, goal: Goal) -> core::Request {

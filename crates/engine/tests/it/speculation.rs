@@ -102,6 +102,16 @@ fn random_requests_have_the_same_bits_with_drafts_and_without() {
 }
 
 #[test]
+fn a_prediction_of_megabytes_changes_nothing() {
+    let engine = drafting(DraftSource::Auto);
+    let request = |id: &str| complete(id, "the bus stops at", 12);
+    let plain = run(&engine, request("a"));
+    let prediction = Some("é the bus stops at the market".repeat(1 << 17));
+    let predicted = run(&engine, Request { prediction, ..request("b") });
+    assert_eq!((predicted.text, predicted.reason), (plain.text, plain.reason));
+}
+
+#[test]
 fn a_request_can_have_no_drafts() {
     let engine = drafting(DraftSource::Auto);
     let text = "the bus stops at the market, the bus stops at the market, the bus stops";

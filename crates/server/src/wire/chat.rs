@@ -30,7 +30,10 @@ pub const FIELDS: &[Field] = &[
     honoured("continue_final_message", "continues the last assistant message instead of adding a new one"),
     honoured("modalities", "only `[\"text\"]`"),
     honoured("store", "only false: nothing is stored"),
-    honoured("prediction", "text that the answer will repeat in parts: draft tokens"),
+    honoured(
+        "prediction",
+        "text that the answer will repeat in parts, as draft tokens; of a longer one, as much as the context holds",
+    ),
     refused("audio", "only text output is supported"),
     refused("functions", "use `tools`"),
     refused("function_call", "use `tool_choice`"),
