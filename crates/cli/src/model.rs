@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use omnibus_engine::ModelSource;
+use omnibus_engine::{ModelSource, Settings as EngineSettings};
 use omnibus_hub::{Hub, HubSettings, ModelId};
 
 use crate::error::Error;
@@ -27,6 +27,21 @@ pub fn source(model: Option<&str>, served_names: &[String]) -> Result<ModelSourc
     };
     let served_names = if served_names.is_empty() { vec![id.repository.clone()] } else { served_names };
     Ok(ModelSource::Directory { path: download(&id)?, served_names })
+}
+
+/// Settings whose draft model is a directory: one on the hub is downloaded unless the cache has it.
+pub fn with_local_draft(mut settings: EngineSettings) -> Result<EngineSettings, Error> {
+    let Some(draft) = &settings.speculation.draft_model else { return Ok(settings) };
+    if !draft.is_dir() {
+        let name = draft.to_string_lossy();
+        let id = hub_id(&name).ok_or_else(|| {
+            Error::failed(format!(
+                "--draft-model: there is no directory `{name}`; give one with config.json, or org/name of a model on the hub"
+            ))
+        })?;
+        settings.speculation.draft_model = Some(download(&id)?);
+    }
+    Ok(settings)
 }
 
 /// The model on the hub that a model argument names; `None` of directories.

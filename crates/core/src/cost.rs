@@ -3,7 +3,8 @@
 //! A step's time is `a + b · new tokens + c · context`, once for decode-only steps and once for steps with prefill,
 //! because memory bounds the one and arithmetic the other. Both are fitted to measured steps by least squares of the
 //! relative error, with decay, and coefficients are never negative: more work never takes less time. A step far from
-//! its prediction counts less, so that an outlier is not learned.
+//! its prediction counts less, so that an outlier is not learned. Decode steps of some numbers of rows differ from that
+//! sum; what they take is kept beside it.
 //!
 //! Other load on the machine slows all steps for a while: the drift is how much longer than fitted the last few steps
 //! took, and predictions are multiplied by it. So the fit need not follow other load, and no prediction is wrong for
@@ -11,12 +12,17 @@
 //!
 //! Invariant: the same measurements in the same order give the same model.
 
+mod drafts;
+mod rows;
 mod transfer;
 
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Plan, ScheduledSequence};
 use crate::request::Tick;
+pub use drafts::{DraftCost, DraftLoad};
+use rows::Line;
+pub use rows::RowCurve;
 pub use transfer::{Transfer, TransferCost, TransferCosts};
 
 /// The load of one step in numbers.
@@ -85,6 +91,9 @@ impl StepLoad {
 pub struct CostModel {
     /// Of decode-only steps.
     pub decode: StepCost,
+    /// What decode-only steps of some numbers of rows take, where that was measured.
+    #[serde(default)]
+    pub rows: RowCurve,
     /// Of steps with prefill. Decodes beside prefill cost what they add to a decode-only step.
     pub prefill: StepCost,
     /// The most prefill tokens of a measured step.
@@ -95,6 +104,9 @@ pub struct CostModel {
     /// Of transfers of blocks.
     #[serde(default)]
     pub transfers: TransferCosts,
+    /// Of draft tokens that a model computes.
+    #[serde(default)]
+    pub drafts: DraftCost,
 }
 
 /// `base + token · tokens + context · positions`, in microseconds.
@@ -217,7 +229,8 @@ impl CostModel {
         if load.prefill_tokens > 0.0 {
             self.prefill.at(load.prefill_tokens, load.prefill_context) + self.beside(load)
         } else if load.decode_tokens > 0.0 {
-            self.decode.at(load.decode_tokens, load.decode_context)
+            self.rows.at(load.decode_tokens, self.decode.line())
+                + self.decode.context_us * load.decode_context
         } else {
             0.0
         }
@@ -240,6 +253,7 @@ impl CostModel {
         } else if load.decode_tokens > 0.0 {
             self.decode.learn([1.0, load.decode_tokens, load.decode_context], took, seen);
         }
+        let rows = (load.prefill_tokens == 0.0).then_some(load.decode_tokens).filter(|rows| *rows > 0.0);
         if seen.usual > 0.0 {
             let now = (took / seen.usual - 1.0).clamp(-DRIFT_MAX, DRIFT_MAX);
             self.drift += DRIFT_GAIN * (now - self.drift);
@@ -248,11 +262,20 @@ impl CostModel {
         // a prefill by its tokens. So the cost of larger chunks is overestimated at first, not underestimated.
         self.decode.fit([0, 1, 2]);
         self.prefill.fit([1, 0, 2]);
+        if let Some(rows) = rows {
+            let own = took / (1.0 + self.drift) - self.decode.context_us * load.decode_context;
+            self.rows.learn(rows, own, self.decode.line(), self.decode.most_off(seen.usual));
+        }
     }
 
     /// Learns from a measured transfer.
     pub fn learn_transfer(&mut self, which: Transfer, bytes: u64, took: Tick) {
         self.transfers.learn(which, bytes, took);
+    }
+
+    /// Learns from a measured call of a draft model.
+    pub fn learn_drafts(&mut self, load: DraftLoad, took: Tick) {
+        self.drafts.learn(load, took);
     }
 
     /// The margin for a step with prefill, as a share of its expected time: nearly no step takes longer.
@@ -300,6 +323,17 @@ impl StepCost {
 
     fn at(&self, tokens: f64, context: f64) -> f64 {
         self.base_us + self.token_us * tokens + self.context_us * context
+    }
+
+    /// Without context.
+    fn line(&self) -> Line {
+        Line { base_us: self.base_us, row_us: self.token_us }
+    }
+
+    /// By how many microseconds a step may be off that is no outlier.
+    fn most_off(&self, usual: f64) -> f64 {
+        let error = self.error_ratio.max(ERROR_MIN);
+        if self.samples < SAMPLES_MIN { f64::INFINITY } else { OUTLIER * error * usual }
     }
 
     /// `row`: the coefficients' factors, in the order of [`StepCost::fit`]. `own`: the part of the step's time to

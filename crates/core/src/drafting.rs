@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cost::{CostModel, StepLoad};
+use crate::cost::{CostModel, DraftLoad, StepLoad};
 use crate::request::SequenceId;
 
 /// Kinds of drafts.
@@ -51,6 +51,18 @@ pub struct DraftOffer {
     pub tokens: usize,
     /// Of which kind.
     pub kind: DraftKind,
+    /// Whether they are known.
+    pub work: DraftWork,
+}
+
+/// What draft tokens cost before they can be verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DraftWork {
+    /// Nothing: they are known.
+    #[default]
+    None,
+    /// A draft model computes them, one after the other, once the step is planned.
+    Model,
 }
 
 /// How many of the offered draft tokens are verified.
@@ -139,6 +151,7 @@ pub(crate) struct Candidate<'a> {
     /// At most as many tokens as the sequence has room for.
     pub(crate) tokens: usize,
     pub(crate) kind: DraftKind,
+    pub(crate) work: DraftWork,
     /// Positions that it has computed.
     pub(crate) computed: usize,
     pub(crate) drafts: &'a SequenceDrafts,
@@ -212,10 +225,16 @@ impl Drafting {
     ) -> usize {
         let mut tokens = batch as f64;
         let (mut best, mut worth) = (MARGIN * tokens / cost.predict(&load), 0);
+        let mut drafting = DraftLoad::default();
         for (count, slot) in (1..).zip(slots) {
+            let candidate = &candidates[slot.at];
             tokens += slot.survival;
-            load = load.plus(StepLoad::decode(candidates[slot.at].computed + 2 + slot.depth));
-            let rate = tokens / (cost.predict(&load) + self.host_us);
+            load = load.plus(StepLoad::decode(candidate.computed + 2 + slot.depth));
+            if candidate.work == DraftWork::Model {
+                drafting.rounds = drafting.rounds.max(1 + slot.depth);
+                drafting.rows += 1;
+            }
+            let rate = tokens / (cost.predict(&load) + cost.drafts.predict(drafting) + self.host_us);
             if rate > best {
                 (best, worth) = (rate, count);
             }
@@ -283,7 +302,8 @@ mod tests {
         offered: usize,
     ) -> Vec<usize> {
         let kind = DraftKind(1);
-        let candidate = |drafts| Candidate { tokens: offered, kind, computed: 99, drafts };
+        let work = DraftWork::None;
+        let candidate = |drafts| Candidate { tokens: offered, kind, work, computed: 99, drafts };
         let candidates: Vec<Candidate<'_>> = sequences.iter().map(candidate).collect();
         let chosen = drafting.choose(DraftPolicy::Adaptive, (batch, load(batch)), cost, &candidates);
         sequences.iter_mut().zip(&chosen).for_each(|(drafts, tokens)| drafts.set(*tokens, kind));
@@ -325,6 +345,23 @@ mod tests {
         assert!(choose(&mut drafting, 1, &cost(100.0), &mut one, 4)[0] > 0);
         drafting.host_us = 2_000.0;
         assert_eq!(choose(&mut drafting, 1, &cost(100.0), &mut one, 4), [0]);
+    }
+
+    #[test]
+    fn tokens_that_a_model_computes_cost_its_rounds() {
+        let mut cost = cost(10.0);
+        (0..50).for_each(|at| {
+            let rounds = 1 + at % 4;
+            cost.learn_drafts(DraftLoad { rounds, rows: rounds }, 200 * rounds as u64);
+        });
+        let chosen = |work: DraftWork| {
+            let mut drafting = Drafting::default();
+            let one = sequences(&mut drafting, &[1], 2).remove(0);
+            let candidate = Candidate { tokens: 8, kind: DraftKind(1), work, computed: 99, drafts: &one };
+            drafting.choose(DraftPolicy::Adaptive, (1, load(1)), &cost, &[candidate])[0]
+        };
+        assert!(chosen(DraftWork::Model) < chosen(DraftWork::None), "{} of 8", chosen(DraftWork::Model));
+        assert!(chosen(DraftWork::Model) > 0);
     }
 
     #[test]

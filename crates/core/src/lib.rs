@@ -31,8 +31,10 @@ mod spans;
 pub mod statistic;
 mod stats;
 
-pub use cost::{CostModel, StepCost, StepLoad, Transfer, TransferCost, TransferCosts};
-pub use drafting::{DRAFT_KINDS, DRAFT_POSITIONS, DraftKind, DraftOffer, DraftPolicy};
+pub use cost::{
+    CostModel, DraftCost, DraftLoad, RowCurve, StepCost, StepLoad, Transfer, TransferCost, TransferCosts,
+};
+pub use drafting::{DRAFT_KINDS, DRAFT_POSITIONS, DraftKind, DraftOffer, DraftPolicy, DraftWork};
 pub use event::{Event, Failure, FinishReason};
 pub use outcome::{AcceptedTokens, Outcome, SequenceOutput, Stop};
 pub use plan::{

@@ -1,31 +1,38 @@
 //! Speculative decoding, as users set it and see it.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 /// Where draft tokens come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum DraftSource {
-    /// On a CPU, what followed the same tokens before. None on a GPU, where that is not measured yet.
+    /// A draft model, where there is one. Else on a CPU, what followed the same tokens before, and none on a GPU, where that
+    /// is not measured yet.
     #[default]
     Auto,
     /// None.
     Off,
     /// What followed the same tokens before, in the request and in recent answers.
     Ngram,
+    /// A draft model.
+    Model,
 }
 
 /// Settings of speculative decoding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpeculationSettings {
     /// Where draft tokens come from.
     pub source: DraftSource,
     /// Most draft tokens of a sequence in a step.
     pub num_draft_tokens: usize,
+    /// The directory of a smaller model with the same vocabulary, which drafts.
+    pub draft_model: Option<PathBuf>,
 }
 
 impl Default for SpeculationSettings {
     fn default() -> Self {
-        Self { source: DraftSource::default(), num_draft_tokens: 16 }
+        Self { source: DraftSource::default(), num_draft_tokens: 16, draft_model: None }
     }
 }
 

@@ -30,7 +30,7 @@ const COMMANDS: &[(&str, &str)] = &[
 pub fn run(config: &Config) -> Result<ExitCode, Error> {
     let source = model::source(config.model.as_deref(), &[])?;
     // One sequence: pools have room for the longest, not for a server's load.
-    let engine = EngineSettings { max_num_seqs: 1, ..config.engine.clone() };
+    let engine = EngineSettings { max_num_seqs: 1, ..model::with_local_draft(config.engine.clone())? };
     let handle = omnibus_engine::start(vec![source], engine).map_err(Error::failed)?;
     let mut editor = DefaultEditor::new().map_err(Error::failed)?;
     let history = history();

@@ -18,7 +18,8 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
     let source = model::source(config.model.as_deref(), &[])?;
     let prompt_cache = config.prompt.cache_file.clone().map(PromptCacheFile::Read);
     // One sequence: pools have room for the longest, not for a server's load.
-    let engine = EngineSettings { prompt_cache, max_num_seqs: 1, ..config.engine.clone() };
+    let engine =
+        EngineSettings { prompt_cache, max_num_seqs: 1, ..model::with_local_draft(config.engine.clone())? };
     let handle = omnibus_engine::start(vec![source], engine).map_err(Error::failed)?;
     let events = handle.submit(completion_output::request(config, input)).map_err(Error::failed)?;
     let completion = completion_output::runtime()?.block_on(completion_output::print_stream(events))?;

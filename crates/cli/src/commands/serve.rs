@@ -17,10 +17,11 @@ use crate::stop_signals::StopSignals;
 use crate::{completion_output, log, model, output, warm_prompts};
 
 /// Serves until Ctrl-C or SIGTERM.
-pub fn run(config: Config, models: &[String]) -> Result<ExitCode, Error> {
+pub fn run(mut config: Config, models: &[String]) -> Result<ExitCode, Error> {
     log::install(&config.log);
     let settings = settings(&config.listen)?;
     let sources = sources(models, &config.served_names)?;
+    config.engine = model::with_local_draft(config.engine)?;
     let prompts =
         config.listen.warm_prompts.as_deref().map(warm_prompts::read).transpose()?.unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::failed)?;

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::Scheduler;
-use crate::cost::StepLoad;
+use crate::cost::{DraftLoad, StepLoad};
 use crate::drafting::{Candidate, DraftKind, DraftOffer};
-use crate::request::SequenceId;
+use crate::request::{SequenceId, Tick};
 use crate::sequence::{Phase, Sequence};
 
 impl Scheduler {
@@ -22,6 +22,7 @@ impl Scheduler {
                 Some(Candidate {
                     tokens: offer.tokens.min(sequence.draft_room()),
                     kind: offer.kind,
+                    work: offer.work,
                     computed: sequence.computed,
                     drafts: &sequence.drafts,
                 })
@@ -57,6 +58,11 @@ impl Scheduler {
     /// that no other sequence needs. Nothing happens to one that is not there.
     pub fn set_draft_tokens(&mut self, id: SequenceId, tokens: usize) {
         self.set_drafts(id, tokens, DraftKind::default());
+    }
+
+    /// A draft model took this time.
+    pub fn learn_drafts(&mut self, load: DraftLoad, took: Tick) {
+        self.cost.learn_drafts(load, took);
     }
 
     /// What a step costs more that is not planned ahead, in microseconds: a drafting batch has such steps alone.

@@ -111,3 +111,28 @@ fn what_fits_a_time_is_as_much_as_the_model_says() {
         "{tokens}"
     );
 }
+
+#[test]
+fn a_knee_in_the_cost_of_rows_is_learned_and_kept_while_other_numbers_run() {
+    // Up to four rows cost little, more of them as much as prefill.
+    let of = |rows: usize| 9_000.0 + 100.0 * rows as f64 + 700.0 * rows.saturating_sub(4) as f64;
+    let load = |rows: usize| (0..rows).fold(StepLoad::default(), |load, _| load.plus(StepLoad::decode(100)));
+    let (mut model, mut rng) = (CostModel::default(), Rng::new(7));
+    let mut watch = |model: &mut CostModel, most: usize, steps: usize| {
+        for _ in 0..steps {
+            let rows = rng.within(1..=most);
+            let noise = 1.0 + 0.04 * (rng.unit() - 0.5);
+            model.learn(&load(rows), (of(rows) * noise) as Tick);
+        }
+    };
+    let check = |model: &CostModel| {
+        for rows in 1..=16 {
+            let off = model.predict(&load(rows)) / of(rows) - 1.0;
+            assert!(off.abs() < 0.08, "{rows} rows: {off} off: {model:#?}");
+        }
+    };
+    watch(&mut model, 16, 400);
+    check(&model);
+    watch(&mut model, 4, 300);
+    check(&model);
+}

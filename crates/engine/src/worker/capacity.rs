@@ -4,6 +4,7 @@ use omnibus_core as core;
 use omnibus_kv::CacheKind;
 use omnibus_model::{Blueprint, KvCacheGroup, KvStorage, Model, UnquantizedPrefix};
 
+use super::draft_model::{self, DraftModel, whole_group};
 use crate::device_memory::DeviceMemory;
 use crate::error::StartError;
 use crate::memory_plan::MemoryPlan;
@@ -46,13 +47,33 @@ pub(super) struct Capacity {
 
 impl Capacity {
     /// Divides the KV cache's memory among the groups, so that all hold equally many tokens.
-    pub(super) fn of(model: &Model, media: MediaMemory, settings: &Settings) -> Result<Self, StartError> {
+    /// A draft model has as many blocks as the group that holds whole sequences.
+    pub(super) fn of(
+        model: &Model,
+        draft: Option<&Model>,
+        media: MediaMemory,
+        settings: &Settings,
+    ) -> Result<Self, StartError> {
         let context = settings.max_model_len.or(model.blueprint().context).unwrap_or(DEFAULT_CONTEXT);
         let storage = storage(model, settings, context)?;
         let groups = model.blueprint().kv_cache_groups(storage);
         let slots = SLOTS_PER_SEQUENCE.saturating_mul(settings.max_num_seqs).min(SLOTS_MAX);
         let span = span_tokens(model.blueprint(), context);
-        let mut sizing = Sizing { groups: &groups, settings, context, span, slots, unquantized: usize::MAX };
+        let draft_groups = draft.map(draft_model::groups).unwrap_or_default();
+        if draft.is_some() && whole_group(&groups).is_none() {
+            return Err(StartError::new(
+                "this model has no layers that attend to all tokens; a draft model needs one",
+            ));
+        }
+        let mut sizing = Sizing {
+            groups: &groups,
+            draft_groups: &draft_groups,
+            settings,
+            context,
+            span,
+            slots,
+            unquantized: usize::MAX,
+        };
         let useful = sizing.bytes(settings.max_num_seqs.saturating_mul(context));
         let device = DeviceMemory::read(settings.memory_limit);
         let MediaMemory { media_bytes, encoder_bytes } = media;
@@ -104,6 +125,13 @@ impl Capacity {
             max_context: context.min(longest),
             memory,
         })
+    }
+
+    /// The draft model with its KV cache, for a loaded model.
+    pub(super) fn draft_model(&self, draft: Model, model: &Model) -> Result<DraftModel, StartError> {
+        let whole = whole_group(&model.blueprint().kv_cache_groups(self.storage));
+        let blocks = whole.and_then(|group| self.blocks.get(group)).copied().unwrap_or(0);
+        DraftModel::new(draft, model.blueprint().vocab, blocks, self.block_size).map_err(StartError::new)
     }
 
     /// Whether there is memory besides the pools that blocks can be copied to.
@@ -165,6 +193,8 @@ const UNQUANTIZED_SHARE: u64 = 2;
 /// Block counts of the groups, given limits.
 struct Sizing<'a> {
     groups: &'a [KvCacheGroup],
+    /// Of the draft model.
+    draft_groups: &'a [KvCacheGroup],
     settings: &'a Settings,
     context: usize,
     /// Most tokens of a span.
@@ -245,7 +275,11 @@ impl Sizing<'_> {
             let block = group.spec.block_bytes(self.settings.block_size);
             (self.blocks(group, tokens) as u64 + 1).saturating_mul(block)
         });
-        bytes.fold(0, u64::saturating_add)
+        let drafts = self.draft_groups.iter().map(|group| {
+            let block = group.spec.block_bytes(self.settings.block_size);
+            (tokens.div_ceil(self.settings.block_size) as u64 + 1).saturating_mul(block)
+        });
+        bytes.chain(drafts).fold(0, u64::saturating_add)
     }
 }
 

@@ -13,6 +13,7 @@ use omnibus_kv::BlockId;
 use omnibus_model::BlockImport;
 use serde::{Deserialize, Serialize};
 
+use super::draft_model::DraftSegment;
 use super::step_input::StepInput;
 use crate::media::{EncoderPixels, JobMedia, MediaKey};
 use crate::message::{JobUpdate, TokenLogprobs};
@@ -42,6 +43,9 @@ pub(super) enum DeviceCall {
     Sample { step: u64, changes: Box<SamplingChanges> },
     /// Waits for a step. Replies [`DeviceReply::Step`].
     Read { step: u64 },
+    /// Computes draft tokens with the draft model, between steps. Replies [`DeviceReply::Drafts`]. After an error there is no
+    /// draft model any more.
+    Draft(Vec<DraftSegment>),
     /// Drops all steps and sequences and allocates the KV cache again, after a failure. Replies [`DeviceReply::Done`].
     Reset,
     /// The blocks of each layer group from the next reset on. Replies [`DeviceReply::Done`].
@@ -158,6 +162,8 @@ pub(super) enum MediaHit {
 pub(super) enum DeviceReply {
     Done,
     Step(StepResult),
+    /// The draft tokens of each segment, in the order of the call.
+    Drafts(Vec<Vec<u32>>),
     /// The bytes of each block, in the order of the call.
     Blocks(Vec<Bytes>),
     Flag(bool),

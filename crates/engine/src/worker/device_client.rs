@@ -13,6 +13,7 @@ use super::device_call::{
     Device, DeviceCall, DeviceReply, DeviceStats, EncoderInput, EncodingParts, GroupBlocks, KvCall,
     MediaCall, MediaHit, StepResult,
 };
+use super::draft_model::DraftSegment;
 use super::model_traits::ModelTraits;
 use super::step_input::StepInput;
 use crate::media::{JobMedia, MediaKey};
@@ -94,6 +95,14 @@ impl DeviceClient {
     pub(super) fn read(&mut self, step: u64) -> mlx::Result<StepResult> {
         match self.device.call(DeviceCall::Read { step })? {
             DeviceReply::Step(result) => Ok(result),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// [`DeviceCall::Draft`].
+    pub(super) fn draft(&mut self, segments: Vec<DraftSegment>) -> mlx::Result<Vec<Vec<u32>>> {
+        match self.device.call(DeviceCall::Draft(segments))? {
+            DeviceReply::Drafts(drafts) => Ok(drafts),
             other => Err(unexpected(&other)),
         }
     }

@@ -1,11 +1,12 @@
 //! Draft tokens of the sequences, from the step after which they were proposed to the one that verifies them.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use omnibus_core::{DraftOffer, SequenceId};
+use omnibus_core::{DraftLoad, DraftOffer, DraftWork, SequenceId};
 
-use super::proposer::{DraftContext, Proposal, Proposer};
+use super::device_client::DeviceClient;
+use super::proposer::{DraftContext, DraftTokens, Promised, Proposal, Proposer};
 
 /// The weight of the newest measurement in the time that a step costs more that is not planned ahead.
 const HOST_GAIN: f64 = 0.1;
@@ -18,14 +19,23 @@ pub(super) struct Drafts {
     /// Most draft tokens of a sequence in a step.
     most: usize,
     /// For the next step of each sequence.
-    next: BTreeMap<SequenceId, Vec<u32>>,
+    next: BTreeMap<SequenceId, DraftTokens>,
     /// What a step costs more that is not planned ahead, in microseconds.
     host_us: f64,
+    /// How long draft tokens of the next step took to compute.
+    computing: Duration,
+}
+
+/// What computing draft tokens took.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Drafted {
+    pub(super) load: DraftLoad,
+    pub(super) took: Duration,
 }
 
 impl Drafts {
     pub(super) fn new(proposer: Box<dyn Proposer>, most: usize) -> Self {
-        Self { proposer, most, next: BTreeMap::new(), host_us: 0.0 }
+        Self { proposer, most, next: BTreeMap::new(), host_us: 0.0, computing: Duration::ZERO }
     }
 
     /// Most draft tokens of a sequence in a step.
@@ -40,10 +50,40 @@ impl Drafts {
 
     /// The next `count` draft tokens of a sequence.
     pub(super) fn take(&mut self, sequence: SequenceId, count: usize) -> Vec<u32> {
-        let mut drafts = if count > 0 { self.next.remove(&sequence).unwrap_or_default() } else { Vec::new() };
+        let next = if count > 0 { self.next.remove(&sequence) } else { None };
+        let mut drafts = match next {
+            Some(DraftTokens::Known(tokens)) => tokens,
+            Some(DraftTokens::Promised(_)) | None => Vec::new(),
+        };
         // A wrong one costs its row.
         drafts.resize(count, 0);
         drafts
+    }
+
+    /// Whether the draft tokens of a sequence have to be computed, or what they follow.
+    pub(super) fn is_promised(&self, sequence: SequenceId) -> bool {
+        matches!(self.next.get(&sequence), Some(DraftTokens::Promised(_)))
+    }
+
+    /// Computes what was promised to the sequences of a step. `None` if there is nothing to compute.
+    pub(super) fn compute(
+        &mut self,
+        promised: &[Promised<'_>],
+        device: &mut DeviceClient,
+    ) -> mlx::Result<Option<Drafted>> {
+        self.computing = Duration::ZERO;
+        if promised.is_empty() {
+            return Ok(None);
+        }
+        let started = Instant::now();
+        let drafts = self.proposer.compute(promised, device)?;
+        let rounds = drafts.iter().map(Vec::len).max().unwrap_or(0);
+        let load = DraftLoad { rounds, rows: drafts.iter().map(Vec::len).sum() };
+        for (of, tokens) in promised.iter().zip(drafts) {
+            self.next.insert(of.sequence, DraftTokens::Known(tokens));
+        }
+        self.computing = started.elapsed();
+        Ok(Some(Drafted { load, took: self.computing }))
     }
 
     /// A sequence has ended.
@@ -52,14 +92,15 @@ impl Drafts {
         self.proposer.remove(sequence);
     }
 
-    /// All sequences are gone. Their numbers will be those of others.
+    /// All sequences and the KV cache are gone. Their numbers may be those of others.
     pub(super) fn clear(&mut self) {
         self.next.clear();
         self.proposer.clear();
     }
 
-    /// The device has waited so long for the next step, where it need not have.
+    /// The device has waited so long for the next step, where it need not have. That includes computing its draft tokens.
     pub(super) fn add_host_time(&mut self, waited: Duration) {
+        let waited = waited.saturating_sub(self.computing);
         if waited < HOST_TIME_MAX {
             self.host_us += HOST_GAIN * (waited.as_secs_f64() * 1e6 - self.host_us);
         }
@@ -68,7 +109,11 @@ impl Drafts {
     /// Asks the proposer, and keeps what it says for the next step.
     pub(super) fn propose(&mut self, context: &DraftContext<'_>) -> DraftOffer {
         let Proposal { tokens, kind } = self.proposer.propose(context);
-        let offer = DraftOffer { sequence: context.sequence, tokens: tokens.len(), kind };
+        let work = match tokens {
+            DraftTokens::Known(_) => DraftWork::None,
+            DraftTokens::Promised(_) => DraftWork::Model,
+        };
+        let offer = DraftOffer { sequence: context.sequence, tokens: tokens.len(), kind, work };
         self.next.insert(context.sequence, tokens);
         offer
     }

@@ -300,6 +300,7 @@ impl EngineLoop {
         }
         self.report_starts(plan, &allocation.lookups);
         trace(plan, self.scheduler.cost());
+        self.compute_drafts(plan);
         let started = Instant::now();
         let (input, samples) = self.step_input(plan)?;
         let input = StepInput { copies: allocation.copies, ..input };
@@ -363,8 +364,11 @@ impl EngineLoop {
                 hidden: active.job.hidden,
                 adapter: active.job.request.adapter,
             };
-            let drafts = self.drafts.as_mut().map(|drafts| drafts.take(work.sequence, work.draft_tokens()));
-            let drafts = drafts.unwrap_or_default();
+            let drafts = match &mut self.drafts {
+                Some(drafts) => drafts.take(work.sequence, work.draft_tokens()),
+                // The proposer failed after the step was planned.
+                None => vec![0; work.draft_tokens()],
+            };
             input.push(work, &self.scheduler, request, &drafts, row_of)?;
             let of = self.media.get(work.sequence);
             let media = of.map(SequenceMedia::media).unwrap_or_default();

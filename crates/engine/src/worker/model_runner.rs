@@ -16,6 +16,7 @@ use omnibus_model::{
 use super::alignment::PendingAlignment;
 use super::capacity::Capacity;
 use super::device_call::StepResult;
+use super::draft_model::{DraftModel, whole_group};
 use super::hidden::{self, PendingHidden};
 use super::media::MediaEncoding;
 use super::model_traits::{KvLayout, ModelTraits};
@@ -33,6 +34,7 @@ pub(super) struct ModelRunner {
     cache: KvCache,
     sampler: Sampler,
     media: Option<MediaEncoding>,
+    draft: Option<DraftModel>,
     blocks: Vec<usize>,
     allocation: Allocation,
     block_size: usize,
@@ -88,6 +90,7 @@ impl ModelRunner {
             cache,
             sampler: Sampler::new(chooser(&model)),
             media: None,
+            draft: None,
             model,
             blocks: capacity.blocks.clone(),
             allocation: Allocation::Done,
@@ -112,6 +115,11 @@ impl ModelRunner {
         self.media = media;
     }
 
+    /// A model that drafts what this one verifies.
+    pub(super) fn set_draft(&mut self, draft: Option<DraftModel>) {
+        self.draft = draft;
+    }
+
     /// A prompt cache file whose blocks sequences are filled with.
     pub(super) fn set_prompt_cache(&mut self, cache: Option<Rc<PromptCache>>) {
         self.prompt_cache = cache;
@@ -129,6 +137,7 @@ impl ModelRunner {
                 block_size: self.block_size,
                 specs: self.cache.groups().iter().map(|group| group.spec).collect(),
                 block_bytes: groups.map(|group| self.cache.block_bytes(group)).collect(),
+                whole_group: whole_group(self.cache.groups()),
                 words: self.cache.layout(),
             },
         }
@@ -348,6 +357,14 @@ impl ModelRunner {
         self.allocation = Allocation::Missing;
         self.cache = self.allocate(&vec![0; self.blocks.len()])?;
         mlx::memory::clear_cache();
+        if let (Some(draft), Some(group)) = (&mut self.draft, whole_group(self.cache.groups())) {
+            let blocks = self.blocks.get(group).copied().unwrap_or(0);
+            if let Err(error) = draft.reset(blocks) {
+                tracing::warn!(%error, "the KV cache of the draft model cannot be allocated again: it is switched off");
+                let _what_failed = mlx::recover();
+                self.draft = None;
+            }
+        }
         self.allocate_missing()
     }
 }

@@ -3,14 +3,18 @@
 //! Invariant: a draft token is accepted only if it equals the token that is sampled at its position. A sampled token
 //! depends on seed, position and logits alone, so the output has the same bits with any proposer and with none.
 
+mod model;
 mod ngram;
 
 use mlx::device::Device;
 use omnibus_core::{AcceptedTokens, DraftKind, SequenceId};
+use omnibus_kv::BlockTable;
 
+use super::device_client::DeviceClient;
 use crate::message::TokenLogprobs;
 use crate::settings::Settings;
 use crate::speculation::DraftSource;
+use model::ModelProposer;
 use ngram::NgramProposer;
 
 /// Proposes draft tokens.
@@ -18,10 +22,15 @@ pub(super) trait Proposer: Send {
     /// Tokens that may follow those of a sequence.
     fn propose(&mut self, context: &DraftContext<'_>) -> Proposal;
 
+    /// Computes the draft tokens that were promised, as many as are verified: for each sequence as many or none.
+    fn compute(&mut self, _: &[Promised<'_>], _: &mut DeviceClient) -> mlx::Result<Vec<Vec<u32>>> {
+        Ok(Vec::new())
+    }
+
     /// A sequence has ended.
     fn remove(&mut self, sequence: SequenceId);
 
-    /// All sequences are gone. Their numbers will be those of others.
+    /// All sequences and the KV cache are gone. Their numbers may be those of others.
     fn clear(&mut self);
 }
 
@@ -42,17 +51,58 @@ pub(super) struct DraftContext<'a> {
 }
 
 /// Draft tokens of one kind.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Proposal {
-    pub(super) tokens: Vec<u32>,
+    pub(super) tokens: DraftTokens,
     pub(super) kind: DraftKind,
 }
 
-/// The proposer that the settings name, for a model on a device.
-pub(super) fn proposer_of(settings: &Settings, device: Device) -> Option<Box<dyn Proposer>> {
-    match (settings.speculation.source, device) {
-        (DraftSource::Off, _) | (DraftSource::Auto, Device::Gpu) => None,
-        (DraftSource::Auto, Device::Cpu) | (DraftSource::Ngram, _) => {
+/// The draft tokens of a proposal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum DraftTokens {
+    Known(Vec<u32>),
+    /// At most so many, which are computed once the step that verifies them is planned.
+    Promised(usize),
+}
+
+impl DraftTokens {
+    /// How many.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Known(tokens) => tokens.len(),
+            Self::Promised(count) => *count,
+        }
+    }
+}
+
+/// Draft tokens that a planned step verifies and that were promised.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Promised<'a> {
+    pub(super) sequence: SequenceId,
+    /// Its prompt and the answer so far.
+    pub(super) tokens: &'a [u32],
+    /// Tokens of the prompt.
+    pub(super) prompt: usize,
+    /// Its blocks in the layer group that has all positions, those of draft tokens included.
+    pub(super) table: &'a BlockTable,
+    /// How many.
+    pub(super) count: usize,
+}
+
+/// The proposer that the settings name, for a model on a device. `draft`: the longest sequence of the draft model, if there is
+/// one.
+pub(super) fn proposer_of(
+    settings: &Settings,
+    device: Device,
+    draft: Option<usize>,
+) -> Option<Box<dyn Proposer>> {
+    match (settings.speculation.source, device, draft) {
+        (DraftSource::Off, ..) | (DraftSource::Model, _, None) => None,
+        (DraftSource::Model | DraftSource::Auto, _, Some(context)) => {
+            Some(Box::new(ModelProposer::new(settings.block_size, settings.step_tokens(), context)))
+        }
+        (DraftSource::Auto, Device::Gpu, None) => None,
+        (DraftSource::Auto, Device::Cpu, None) | (DraftSource::Ngram, ..) => {
             Some(Box::new(NgramProposer::default()))
         }
     }

@@ -1,6 +1,7 @@
 //! The embedded model behind a real engine.
 #![allow(dead_code)]
 
+pub mod draft_model;
 pub mod fixture;
 
 use std::path::Path;

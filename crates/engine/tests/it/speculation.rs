@@ -4,7 +4,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::common::{Output, complete, engine, output_tokens, run, wait_for};
+use std::path::Path;
+
+use crate::common::draft_model::FirstLayers;
+use crate::common::{Output, complete, engine, output_tokens, run, try_engine, wait_for};
 use omnibus_core::DraftPolicy;
 use omnibus_core::random::Rng;
 use omnibus_engine::{
@@ -17,13 +20,18 @@ const BATCH: usize = 20;
 
 /// An engine that drafts from this source, and verifies all drafts.
 fn drafting(source: DraftSource) -> Handle {
+    engine(settings(source, None))
+}
+
+fn settings(source: DraftSource, draft_model: Option<&Path>) -> Settings {
+    let draft_model = draft_model.map(Path::to_owned);
     let mut settings = Settings {
         max_num_batched_tokens: Some(200),
-        speculation: SpeculationSettings { source, num_draft_tokens: 6 },
+        speculation: SpeculationSettings { source, num_draft_tokens: 6, draft_model },
         ..Settings::default()
     };
     settings.tuning.drafts = DraftPolicy::All;
-    engine(settings)
+    settings
 }
 
 /// A prompt that repeats itself.
@@ -79,15 +87,16 @@ fn outputs(engine: &Handle, requests: Vec<Request>) -> Vec<Output> {
     streams.into_iter().map(wait_for).collect()
 }
 
-#[test]
-fn random_requests_have_the_same_bits_with_drafts_and_without() {
-    let count = environment::variable("OMNIBUS_FUZZ_DRAFTS").map_or(200, |count| count.parse().unwrap());
-    let (plain, drafting) = (drafting(DraftSource::Off), drafting(DraftSource::Ngram));
+/// Compares random requests to two engines. `drafting` has drafts.
+fn check_bits(drafting: &Handle, default_count: u64) {
+    let count =
+        environment::variable("OMNIBUS_FUZZ_DRAFTS").map_or(default_count, |count| count.parse().unwrap());
+    let plain = engine(settings(DraftSource::Off, None));
     let mut drafts = DraftUsage::default();
     for batch in (0..count).collect::<Vec<u64>>().chunks(BATCH) {
         let requests = || batch.iter().map(|number| request(*number)).collect();
         let (without, with): (Vec<Output>, Vec<Output>) =
-            (outputs(&plain, requests()), outputs(&drafting, requests()));
+            (outputs(&plain, requests()), outputs(drafting, requests()));
         for ((number, without), with) in batch.iter().zip(&without).zip(&with) {
             assert_eq!(output_tokens(with), output_tokens(without), "request {number}");
             assert_eq!((&with.text, with.reason), (&without.text, without.reason), "request {number}");
@@ -99,6 +108,56 @@ fn random_requests_have_the_same_bits_with_drafts_and_without() {
     assert!(drafts.accepted > 100 && drafts.rejected > 100, "{drafts:?}");
     let stats = drafting.stats().scheduler;
     assert!(stats.draft_tokens_total >= (drafts.accepted + drafts.rejected) as u64, "{stats:?}");
+}
+
+#[test]
+fn random_requests_have_the_same_bits_with_ngram_drafts_and_without() {
+    check_bits(&drafting(DraftSource::Ngram), 200);
+}
+
+#[test]
+fn random_requests_have_the_same_bits_with_a_draft_model_and_without() {
+    let draft = FirstLayers::new("draft-bits", 5);
+    // Few blocks: sequences are preempted, and blocks change hands.
+    let few = Settings { kv_cache_memory: Some(6 << 20), ..settings(DraftSource::Model, Some(draft.path())) };
+    check_bits(&engine(few), 100);
+}
+
+#[test]
+fn a_model_that_drafts_for_itself_is_always_right() {
+    let own = FirstLayers::new("draft-own", 8);
+    let engine = engine(settings(DraftSource::Auto, Some(own.path())));
+    let text = "The harbour is old. ".repeat(40);
+    let check = |id: &str, cached: bool| {
+        let answer = run(&engine, complete(id, &text, 50));
+        let drafts = answer.usage.drafts;
+        // The answer ends within the last draft.
+        assert!(drafts.accepted >= 40 && drafts.rejected <= 6, "{id}: {drafts:?}");
+        assert_eq!(answer.usage.cached_tokens > 0, cached, "{id}");
+        answer.text
+    };
+    let first = check("a", false);
+    assert_eq!(check("b", true), first, "its blocks are found with the served model's");
+    let sampled = Request {
+        sampling: Sampling { temperature: 0.9, top_p: 0.9, seed: Some(7), ..Sampling::default() },
+        ..complete("c", &text, 50)
+    };
+    let drafts = run(&engine, sampled).usage.drafts;
+    assert!(drafts.accepted >= 40 && drafts.rejected <= 6, "drawn by the same numbers: {drafts:?}");
+}
+
+#[test]
+fn a_draft_model_with_another_vocabulary_is_refused_by_the_token() {
+    let draft = FirstLayers::new("draft-words", 1);
+    let tokenizer = draft.path().join("tokenizer.json");
+    let text = std::fs::read_to_string(&tokenizer).unwrap();
+    let swapped = text.replace("\"Ġthe\":280,\"ti\":281", "\"Ġthe\":281,\"ti\":280");
+    assert_ne!(swapped, text);
+    std::fs::write(&tokenizer, swapped).unwrap();
+    let refused = try_engine(settings(DraftSource::Model, Some(draft.path()))).unwrap_err().to_string();
+    assert!(refused.contains("another vocabulary: token") && refused.contains("Ġthe"), "{refused}");
+    let missing = try_engine(settings(DraftSource::Model, None)).unwrap_err().to_string();
+    assert!(missing.contains("--draft-model"), "{missing}");
 }
 
 #[test]

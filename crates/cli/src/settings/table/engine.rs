@@ -47,13 +47,28 @@ pub const SETTINGS: &[Setting] = &[
             choice("auto", |config| config.engine.speculation.source = DraftSource::Auto),
             choice("off", |config| config.engine.speculation.source = DraftSource::Off),
             choice("ngram", |config| config.engine.speculation.source = DraftSource::Ngram),
+            choice("model", |config| config.engine.speculation.source = DraftSource::Model),
         ]),
         default: "auto",
         section: "Engine",
         commands: GENERATING,
         scope: Scope::Everywhere,
-        help: "Speculative decoding: where draft tokens come from. `ngram` drafts what followed the same tokens before, in the request and in recent answers with its `cache_salt`; `auto` is that on a CPU, and nothing on a GPU, where it is not measured yet. It changes no token, and drafts only where that is measured to be faster.",
+        help: "Speculative decoding: where draft tokens come from. `ngram` drafts what followed the same tokens before, in the request and in recent answers with its `cache_salt`; `model` asks the model of `--draft-model`. `auto` is that model where there is one, else `ngram` on a CPU, and nothing on a GPU, where it is not measured yet. It changes no token, and drafts only where that is measured to be faster.",
         set: choose,
+    },
+    Setting {
+        name: "draft-model",
+        short: None,
+        kind: Kind::Text("MODEL"),
+        default: "",
+        section: "Engine",
+        commands: GENERATING,
+        scope: Scope::Everywhere,
+        help: "Speculative decoding: a smaller model with the same vocabulary, as a directory or `org/name[@revision]` on the hub, whose tokens the served one verifies. Its keys and values share the memory of `--kv-cache-memory`.",
+        set: |config, value| {
+            config.engine.speculation.draft_model = Some(value.text().into());
+            Ok(())
+        },
     },
     Setting {
         name: "num-draft-tokens",

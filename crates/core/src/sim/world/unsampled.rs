@@ -1,7 +1,7 @@
 //! Tokens that a world's engine has without sampling: draft tokens, and forced ones.
 
 use super::World;
-use crate::drafting::{DraftKind, DraftOffer, DraftPolicy};
+use crate::drafting::{DraftKind, DraftOffer, DraftPolicy, DraftWork};
 use crate::outcome::Stop;
 use crate::random::mix;
 use crate::request::SequenceId;
@@ -21,7 +21,7 @@ impl World<'_> {
                     DraftPolicy::Adaptive => chance as usize % (most + 1),
                 };
                 let kind = DraftKind((chance >> 32) as u8 % 3);
-                (most > 0).then_some(DraftOffer { sequence: *id, tokens, kind })
+                (most > 0).then_some(DraftOffer { sequence: *id, tokens, kind, work: DraftWork::None })
             })
             .collect();
         self.scheduler.offer_drafts(&offers);

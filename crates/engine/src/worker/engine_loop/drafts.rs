@@ -1,13 +1,14 @@
 //! Draft tokens of the sequences: proposed after each step, for the next one.
 
-use omnibus_core::{DraftOffer, Goal, SequenceId};
+use omnibus_core::{DraftOffer, Goal, Plan, SequenceId, Tick};
 
 use super::{ActiveJob, EngineLoop, InFlightStep, SampledSequence};
 use crate::message::{JobReport, JobUpdate};
 use crate::sampler::needs_history;
 use crate::speculation::{DraftUsage, Speculation};
 use crate::worker::catch_panic::catch_panic;
-use crate::worker::proposer::DraftContext;
+use crate::worker::drafts::Drafted;
+use crate::worker::proposer::{DraftContext, Promised};
 
 impl EngineLoop {
     /// Offers the scheduler draft tokens for the sequences that a step gave tokens. A proposer that panics is not asked
@@ -37,11 +38,41 @@ impl EngineLoop {
                 self.scheduler.offer_drafts(&offers);
                 self.drafts = Some(drafts);
             }
-            Err(error) => {
-                tracing::warn!(%error, "the proposer of draft tokens failed and is switched off");
-                self.jobs.keys().for_each(|sequence| self.scheduler.set_draft_tokens(*sequence, 0));
-            }
+            Err(error) => self.switch_drafts_off(&error),
         }
+    }
+
+    /// Computes the draft tokens of a plan that were promised. A proposer that fails is not asked again.
+    pub(super) fn compute_drafts(&mut self, plan: &Plan) {
+        let Some(mut drafts) = self.drafts.take() else { return };
+        let computed = catch_panic(|| {
+            let decodes = plan.scheduled.iter().filter(|work| work.is_decode());
+            let promised = decodes.filter(|work| drafts.is_promised(work.sequence)).filter_map(|work| {
+                Some(Promised {
+                    sequence: work.sequence,
+                    tokens: self.scheduler.tokens(work.sequence),
+                    prompt: self.jobs.get(&work.sequence)?.job.prompt,
+                    table: self.scheduler.block_table(work.sequence, self.device.traits().kv.whole_group?),
+                    count: work.draft_tokens(),
+                })
+            });
+            let promised: Vec<Promised<'_>> = promised.collect();
+            drafts.compute(&promised, &mut self.device)
+        });
+        match computed {
+            Ok(drafted) => {
+                if let Some(Drafted { load, took }) = drafted {
+                    self.scheduler.learn_drafts(load, took.as_micros() as Tick);
+                }
+                self.drafts = Some(drafts);
+            }
+            Err(error) => self.switch_drafts_off(&error),
+        }
+    }
+
+    fn switch_drafts_off(&mut self, error: &mlx::Error) {
+        tracing::warn!(%error, "the proposer of draft tokens failed and is switched off");
+        self.jobs.keys().for_each(|sequence| self.scheduler.set_draft_tokens(*sequence, 0));
     }
 
     /// Whether a sequence has draft tokens.

@@ -88,9 +88,6 @@ impl EngineLoop {
             jobs.into_iter().filter_map(|(sequence, active)| self.with_tokens(sequence, active)).collect();
         self.stats.scheduler_discarded(&self.scheduler.stats());
         self.scheduler = Scheduler::new(settings);
-        if let Some(drafts) = &mut self.drafts {
-            drafts.clear();
-        }
         jobs.into_iter().for_each(|job| self.submit(job));
     }
 
@@ -119,6 +116,9 @@ impl EngineLoop {
         self.in_flight.clear();
         self.known.clear();
         self.changes = SamplingChanges::default();
+        if let Some(drafts) = &mut self.drafts {
+            drafts.clear();
+        }
         if let Some(offload) = &mut self.offload {
             offload.cancel_all();
         }

@@ -17,7 +17,7 @@ use crate::message::JobId;
 use crate::request::Sampling;
 use crate::settings::{AsyncScheduling, Settings};
 use crate::speculation::Speculation;
-use crate::worker::proposer::{DraftContext, Proposal, Proposer};
+use crate::worker::proposer::{DraftContext, DraftTokens, Proposal, Proposer};
 
 fn embedded() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/models/omnibus-mini")
@@ -138,7 +138,7 @@ impl Proposer for Replay {
         {
             *last ^= 1;
         }
-        Proposal { tokens: drafts, kind: DraftKind(0) }
+        Proposal { tokens: DraftTokens::Known(drafts), kind: DraftKind(0) }
     }
 
     fn remove(&mut self, _: SequenceId) {}

@@ -6,9 +6,11 @@ use omnibus_model::{AdapterId, BlockBytes, KvCache, KvPath, PromptCache};
 use super::{Allocation, Computation, ModelRunner};
 use crate::sampler::SamplingChanges;
 use crate::stats::LaunchStats;
+use crate::worker::catch_panic::catch_panic;
 use crate::worker::device_call::{
     Device, DeviceCall, DeviceReply, DeviceStats, GroupBlocks, KvCall, MediaCall, StepResult,
 };
+use crate::worker::draft_model::DraftSegment;
 use crate::worker::media::MediaEncoding;
 use crate::worker::step_input::StepInput;
 
@@ -20,6 +22,7 @@ impl Device for ModelRunner {
             DeviceCall::Dispatch { step } => self.dispatch_step(step).map(done),
             DeviceCall::Sample { step, changes } => self.sample_step(step, &changes).map(done),
             DeviceCall::Read { step } => self.read_step(step).map(DeviceReply::Step),
+            DeviceCall::Draft(segments) => self.draft(&segments).map(DeviceReply::Drafts),
             DeviceCall::Reset => self.reset().map(done),
             DeviceCall::SetBlocks(blocks) => {
                 self.blocks = blocks;
@@ -90,6 +93,18 @@ impl ModelRunner {
             Some((of, Computation::Sampled(output))) if of == step => self.read(&output),
             _ => Err(unknown_step(step)),
         }
+    }
+
+    /// A draft model that failed may lack part of its KV cache, so it goes.
+    fn draft(&mut self, segments: &[DraftSegment]) -> mlx::Result<Vec<Vec<u32>>> {
+        let draft = self.draft.take().ok_or_else(|| mlx::Error::new("there is no draft model"));
+        let mut draft = draft?;
+        let drafts = catch_panic(|| draft.draft(segments, &self.sampler, self.padding));
+        match &drafts {
+            Ok(_) => self.draft = Some(draft),
+            Err(_) => _ = mlx::recover(),
+        }
+        drafts
     }
 
     fn stats(&self) -> DeviceStats {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use omnibus_core::{DraftKind, SequenceId};
 use omnibus_draft::{Answers, Draft, History};
 
-use super::{DraftContext, Proposal, Proposer};
+use super::{DraftContext, DraftTokens, Proposal, Proposer};
 
 /// Tokens of recent answers that are kept, of all salts together: some 10 MB.
 const ANSWERS_MAX: usize = 256 << 10;
@@ -80,12 +80,12 @@ impl Proposer for NgramProposer {
 
 fn of_own(draft: Draft) -> Proposal {
     let kind = OWN_KINDS.iter().filter(|least| draft.matched >= **least).count();
-    Proposal { tokens: draft.tokens, kind: DraftKind(kind as u8) }
+    Proposal { tokens: DraftTokens::Known(draft.tokens), kind: DraftKind(kind as u8) }
 }
 
 fn of_answers(draft: Draft) -> Proposal {
     let kind = ANSWER_KIND + u8::from(draft.matched >= LONG_MATCH);
-    Proposal { tokens: draft.tokens, kind: DraftKind(kind) }
+    Proposal { tokens: DraftTokens::Known(draft.tokens), kind: DraftKind(kind) }
 }
 
 #[cfg(test)]
@@ -107,12 +107,16 @@ mod tests {
     fn a_sequence_is_drafted_by_its_own_tokens_first() {
         let mut proposer = NgramProposer::default();
         let proposal = proposer.propose(&context(0, &[1, 2, 3, 9, 1, 2], 7));
-        assert_eq!(proposal, Proposal { tokens: vec![3, 9, 1, 2], kind: DraftKind(0) });
+        assert_eq!(proposal, Proposal { tokens: DraftTokens::Known(vec![3, 9, 1, 2]), kind: DraftKind(0) });
         // The prompt of three tokens is no answer.
         proposer.remove(SequenceId(0));
-        assert_eq!(proposer.propose(&context(1, &[5, 6, 7, 1, 2], 7)).tokens, [0; 0]);
-        assert_eq!(proposer.propose(&context(2, &[5, 6, 7, 9, 1], 7)).tokens, [2]);
-        assert_eq!(proposer.propose(&context(3, &[5, 6, 7, 9, 1], 8)).tokens, [0; 0], "another salt");
+        assert_eq!(proposer.propose(&context(1, &[5, 6, 7, 1, 2], 7)).tokens, DraftTokens::Known(vec![]));
+        assert_eq!(proposer.propose(&context(2, &[5, 6, 7, 9, 1], 7)).tokens, DraftTokens::Known(vec![2]));
+        assert_eq!(
+            proposer.propose(&context(3, &[5, 6, 7, 9, 1], 8)).tokens,
+            DraftTokens::Known(vec![]),
+            "another salt"
+        );
     }
 
     #[test]
@@ -120,7 +124,7 @@ mod tests {
         let mut proposer = NgramProposer::default();
         proposer.propose(&context(0, &[1, 2, 3, 9, 1, 2], 7));
         proposer.clear();
-        assert_eq!(proposer.propose(&context(0, &[5, 6, 7, 1, 2], 8)).tokens, [0; 0]);
+        assert_eq!(proposer.propose(&context(0, &[5, 6, 7, 1, 2], 8)).tokens, DraftTokens::Known(vec![]));
     }
 
     #[test]
@@ -128,6 +132,6 @@ mod tests {
         let mut proposer = NgramProposer::default();
         let prediction = [4, 5, 6, 7, 8];
         let context = DraftContext { prediction: &prediction, ..context(0, &[1, 2, 3, 4, 5], 7) };
-        assert_eq!(proposer.propose(&context).tokens, [6, 7, 8]);
+        assert_eq!(proposer.propose(&context).tokens, DraftTokens::Known(vec![6, 7, 8]));
     }
 }

@@ -1,0 +1,71 @@
+//! The cost of draft tokens that a model computes, learned from measured calls.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Moments, after, trust};
+use crate::request::Tick;
+
+/// `round · rounds + row · rows`, in microseconds: a round computes a draft token of each sequence, after those before it.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct DraftCost {
+    /// Of each round.
+    pub round_us: f64,
+    /// Of each row of a round, tokens that the draft model had not seen included.
+    pub row_us: f64,
+    /// Calls it was fitted to.
+    pub samples: u64,
+    /// The recent prediction error, as a share of the time taken.
+    pub error_ratio: f64,
+    /// The fit's state.
+    #[serde(skip)]
+    moments: Moments<2>,
+}
+
+/// What drafting computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DraftLoad {
+    /// Passes of the draft model, one after the other.
+    pub rounds: usize,
+    /// Rows of all of them.
+    pub rows: usize,
+}
+
+impl DraftCost {
+    /// Expected microseconds. Zero without measurements.
+    pub fn predict(&self, load: DraftLoad) -> f64 {
+        self.round_us * load.rounds as f64 + self.row_us * load.rows as f64
+    }
+
+    /// Learns from a measured call.
+    pub(super) fn learn(&mut self, load: DraftLoad, took: Tick) {
+        if load.rounds == 0 {
+            return;
+        }
+        let (took, expected) = ((took as f64).max(1.0), self.predict(load));
+        let off = (expected - took).abs() / took;
+        let weight = trust(self.samples, self.error_ratio, off) / (took * took);
+        self.error_ratio = after(self.samples, self.error_ratio, off);
+        self.moments.add([load.rounds as f64, load.rows as f64], took, weight);
+        self.samples += 1;
+        let mut found = [self.round_us, self.row_us];
+        self.moments.fit(&mut found);
+        [self.round_us, self.row_us] = found;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_and_rows_are_told_apart() {
+        let mut cost = DraftCost::default();
+        assert_eq!(cost.predict(DraftLoad { rounds: 3, rows: 9 }), 0.0);
+        for at in 0..200 {
+            let load = DraftLoad { rounds: 1 + at % 5, rows: (1 + at % 5) * (1 + at % 7) };
+            cost.learn(load, (900 * load.rounds + 100 * load.rows) as Tick);
+        }
+        let expected = cost.predict(DraftLoad { rounds: 4, rows: 40 });
+        assert!((expected - 7_600.0).abs() < 100.0, "{expected}: {cost:?}");
+    }
+}
