@@ -52,7 +52,7 @@ pub(crate) struct Sampler {
     chooser: Chooser,
     states: BTreeMap<SequenceId, SequenceState>,
     /// Of the next sampled step.
-    masks: BTreeMap<SequenceId, TokenMask>,
+    masks: BTreeMap<SequenceId, Vec<TokenMask>>,
     /// Of the next sampled step.
     drafts: DraftedTokens,
     batch: Option<SamplingBatch>,
@@ -151,10 +151,11 @@ impl Sampler {
         let logits = processed.as_ref().unwrap_or(logits);
         let [_, vocab] = logits.dims()?;
         let grammars = std::mem::take(&mut self.masks);
-        let masks = rows.iter().map(|row| {
+        let masks = rows.iter().zip(drafted::places(rows)).map(|(row, place)| {
             let late_stops = self.states.get(&row.sequence).map(|state| &state.late_stops);
             let forbidden = late_stops.map_or(&[][..], |stops| stops.forbidden(row.position));
-            masks::of_row(grammars.get(&row.sequence), forbidden, vocab as usize)
+            let grammar = grammars.get(&row.sequence).and_then(|masks| masks.get(place));
+            masks::of_row(grammar, forbidden, vocab as usize)
         });
         let masks = MaskArrays::new(masks, vocab as usize)?;
         let sample = batch.sample(logits, rows, &self.states, (masks.as_ref(), &drafts))?;

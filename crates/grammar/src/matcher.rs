@@ -135,6 +135,50 @@ impl Matcher {
         }
     }
 
+    /// How many of these draft tokens may follow each other, as far as that is known without computing masks.
+    pub fn valid_drafts(&mut self, drafts: &[u32]) -> usize {
+        if self.phase != Phase::Grammar {
+            return drafts.len();
+        }
+        let forced = self.forced.iter().zip(drafts);
+        let differs = forced.clone().position(|(forced, draft)| forced != draft);
+        let valid = self.guarded(|matcher| {
+            matcher.engine.validate_tokens(drafts).map_err(|error| GrammarError::of_engine(&error))
+        });
+        valid.unwrap_or(0).min(differs.unwrap_or(drafts.len()))
+    }
+
+    /// The mask of the token after each of these draft tokens, up to the first that may not follow or that ends the text.
+    /// `mask`: that of the next token. The matcher stays where it is.
+    pub fn masks_after(&self, drafts: &[u32], mask: &TokenMask) -> Vec<TokenMask> {
+        let mut ahead = self.copy();
+        let mut masks: Vec<TokenMask> = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            if !masks.last().unwrap_or(mask).allows(*draft) || self.stop_tokens.contains(draft) {
+                break;
+            }
+            let Ok(MatchState::Open) = ahead.accept(*draft) else { break };
+            let Ok(next) = ahead.mask() else { break };
+            masks.push(next);
+        }
+        masks
+    }
+
+    /// One in the same state, which goes its own way.
+    fn copy(&self) -> Self {
+        Self {
+            compiled: self.compiled.clone(),
+            engine: self.engine.deep_clone(),
+            vocabulary: self.vocabulary.clone(),
+            stop_tokens: self.stop_tokens.clone(),
+            phase: self.phase.clone(),
+            marker: self.marker.clone(),
+            marker_token: self.marker_token,
+            forced: self.forced.clone(),
+            accepted: self.accepted,
+        }
+    }
+
     fn advance(&mut self, token: u32) -> Result<MatchState, GrammarError> {
         match std::mem::replace(&mut self.phase, Phase::Grammar) {
             Phase::Start { opening, closing } if opening.contains(&token) => {

@@ -22,12 +22,21 @@ impl DraftedTokens {
     /// The draft tokens before each row: none before the first of a sequence, and one more before each further one. The
     /// rows of a sequence follow each other.
     pub(super) fn before_rows(&self, rows: &[SampleRow]) -> Vec<&[u32]> {
-        let mut place = 0;
-        let before = rows.iter().enumerate().map(|(at, row)| {
-            let follows = at > 0 && rows.get(at - 1).is_some_and(|before| before.sequence == row.sequence);
-            place = if follows { place + 1 } else { 0 };
+        let before = rows.iter().zip(places(rows)).map(|(row, place)| {
             self.0.get(&row.sequence).and_then(|drafts| drafts.get(..place)).unwrap_or_default()
         });
         before.collect()
     }
+}
+
+/// Each row's place among the rows of its sequence, which follow each other.
+pub(super) fn places(rows: &[SampleRow]) -> Vec<usize> {
+    let mut place = 0;
+    let mut before = None;
+    let places = rows.iter().map(|row| {
+        place = if before == Some(row.sequence) { place + 1 } else { 0 };
+        before = Some(row.sequence);
+        place
+    });
+    places.collect()
 }

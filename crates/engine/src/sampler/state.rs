@@ -19,8 +19,9 @@ pub(crate) struct SamplingChanges {
     pub(crate) added: Vec<NewSequence>,
     /// Tokens added to known sequences, in order.
     pub(crate) appended: Vec<(SequenceId, Vec<u32>)>,
-    /// The tokens that sequences with a grammar may sample in the step at hand.
-    pub(crate) masks: Vec<(SequenceId, TokenMask)>,
+    /// The tokens that sequences with a grammar may sample in the step at hand: in each of their rows, the first ones. What
+    /// later rows sample is dropped.
+    pub(crate) masks: Vec<(SequenceId, Vec<TokenMask>)>,
     /// The draft tokens of the step at hand, of sequences whose logits depend on the tokens before them.
     pub(crate) drafts: Vec<(SequenceId, Vec<u32>)>,
 }

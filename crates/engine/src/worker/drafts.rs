@@ -106,9 +106,18 @@ impl Drafts {
         }
     }
 
-    /// Asks the proposer, and keeps what it says for the next step.
-    pub(super) fn propose(&mut self, context: &DraftContext<'_>) -> DraftOffer {
-        let Proposal { tokens, kind } = self.proposer.propose(context);
+    /// Asks the proposer, and keeps what it says for the next step: of known tokens as many as are `valid`.
+    pub(super) fn propose(
+        &mut self,
+        context: &DraftContext<'_>,
+        valid: impl FnOnce(&[u32]) -> usize,
+    ) -> DraftOffer {
+        let Proposal { mut tokens, kind } = self.proposer.propose(context);
+        if let DraftTokens::Known(tokens) = &mut tokens
+            && !tokens.is_empty()
+        {
+            tokens.truncate(valid(tokens));
+        }
         let work = match tokens {
             DraftTokens::Known(_) => DraftWork::None,
             DraftTokens::Promised(_) => DraftWork::Model,

@@ -318,7 +318,8 @@ impl EngineLoop {
             if deferred {
                 return Ok(StepSampling::Deferred);
             }
-            let masks = grammars.take_masks(samples.iter().map(|(sequence, _)| *sequence));
+            let masks =
+                grammars.take_masks(samples.iter().map(|(sequence, drafts)| (*sequence, &drafts[..])));
             device.sample(step, SamplingChanges { masks, drafts, ..SamplingChanges::default() })?;
             Ok(StepSampling::Launched)
         })?;
@@ -461,6 +462,8 @@ impl EngineLoop {
         if step.is_deferred() {
             let sampled = step.samples.iter().map(|(sequence, _)| *sequence);
             let masked = sampled.filter(|sequence| !step.superseded.contains(sequence));
+            // A step that waits for tokens has no draft tokens.
+            let masked = masked.map(|sequence| (sequence, &[][..]));
             let mut changes = std::mem::take(&mut self.changes);
             changes.masks = self.grammars.take_masks(masked);
             let device = &mut self.device;

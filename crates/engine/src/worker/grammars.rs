@@ -134,36 +134,49 @@ impl Grammars {
         self.sequences.contains_key(&sequence)
     }
 
-    /// The masks of those of these sequences that have a grammar, waiting for them. A sequence whose mask failed has none;
-    /// its next token fails.
-    pub(super) fn take_masks(
+    /// The masks of those of these sequences that have a grammar, waiting for them: of the next token, and of those after
+    /// each of the draft tokens that may follow. A sequence whose mask failed has none; its next token fails.
+    pub(super) fn take_masks<'a>(
         &mut self,
-        sequences: impl Iterator<Item = SequenceId>,
-    ) -> Vec<(SequenceId, TokenMask)> {
+        sequences: impl Iterator<Item = (SequenceId, &'a [u32])>,
+    ) -> Vec<(SequenceId, Vec<TokenMask>)> {
         let mut masks = Vec::new();
-        for sequence in sequences {
+        for (sequence, drafts) in sequences {
             let Some(slot) = self.sequences.remove(&sequence) else { continue };
             let started = Instant::now();
             let slot = wait(slot, &mut self.stats);
             self.stats.wait_seconds_total += started.elapsed().as_secs_f64();
-            if let Slot::Ready(_, mask) = &slot {
-                masks.push((sequence, mask.clone()));
+            if let Slot::Ready(matcher, mask) = &slot {
+                let after = if drafts.is_empty() { Vec::new() } else { matcher.masks_after(drafts, mask) };
+                masks.push((sequence, [vec![mask.clone()], after].concat()));
             }
             self.sequences.insert(sequence, slot);
         }
         masks
     }
 
-    /// Takes a sampled token. The tokens that must follow, at most `most`, and whether the sequence ends with them.
-    /// [`Self::start_masks`] must follow.
+    /// How many of these draft tokens may follow in a sequence, as far as that is known without waiting.
+    pub(super) fn valid_drafts(&mut self, sequence: SequenceId, drafts: &[u32]) -> usize {
+        let Some(slot) = self.sequences.remove(&sequence) else { return drafts.len() };
+        let mut slot = arrived(slot, &mut self.stats);
+        let valid = match &mut slot {
+            Slot::Ready(matcher, _) => matcher.valid_drafts(drafts),
+            Slot::Computing(_) | Slot::Failed(_) => drafts.len(),
+        };
+        self.sequences.insert(sequence, slot);
+        valid
+    }
+
+    /// Takes sampled tokens. How many of them there are up to the end of the text, the tokens that must follow, at most
+    /// `most`, and whether the sequence ends with them. [`Self::start_masks`] must follow.
     pub(super) fn accept(
         &mut self,
         sequence: SequenceId,
-        token: u32,
+        tokens: &[u32],
         most: usize,
-    ) -> Result<Forced, GrammarError> {
+    ) -> Result<(usize, Forced), GrammarError> {
         let Some(slot) = self.sequences.remove(&sequence) else {
-            return Ok(Forced { tokens: Vec::new(), state: MatchState::Open });
+            return Ok((tokens.len(), Forced { tokens: Vec::new(), state: MatchState::Open }));
         };
         let started = Instant::now();
         let mut matcher = match wait(slot, &mut self.stats) {
@@ -171,17 +184,13 @@ impl Grammars {
             Slot::Failed(message) => return Err(self.fail(sequence, message)),
             Slot::Computing(_) => return Err(self.fail(sequence, "its mask is late".to_owned())),
         };
-        let forced = match matcher.accept(token) {
-            Ok(MatchState::Open) => matcher.take_forced(most),
-            Ok(MatchState::Finished) => Ok(Forced { tokens: Vec::new(), state: MatchState::Finished }),
-            Err(error) => Err(error),
-        };
+        let accepted = accept_all(&mut matcher, tokens, most);
         self.stats.accept_seconds_total += started.elapsed().as_secs_f64();
-        let forced = forced.map_err(|error| self.fail(sequence, error.message))?;
+        let (taken, forced) = accepted.map_err(|error| self.fail(sequence, error.message))?;
         if forced.state == MatchState::Open {
             self.accepted.push((sequence, matcher));
         }
-        Ok(forced)
+        Ok((taken, forced))
     }
 
     /// Starts to compute the next masks of all sequences that took a token.
@@ -225,18 +234,39 @@ impl Grammars {
     }
 }
 
+/// Takes tokens up to the end of the text, and then those that must follow.
+fn accept_all(matcher: &mut Matcher, tokens: &[u32], most: usize) -> Result<(usize, Forced), GrammarError> {
+    for (taken, token) in (1..).zip(tokens) {
+        if matcher.accept(*token)? == MatchState::Finished {
+            return Ok((taken, Forced { tokens: Vec::new(), state: MatchState::Finished }));
+        }
+    }
+    Ok((tokens.len(), matcher.take_forced(most)?))
+}
+
 /// Waits for a mask that is being computed.
 fn wait(slot: Slot, stats: &mut GrammarStats) -> Slot {
     let Slot::Computing(computed) = slot else { return slot };
     match computed.recv_timeout(MASK_TIMEOUT) {
-        Ok(Computed { matcher, mask, seconds }) => {
-            stats.masks_total += 1;
-            stats.mask_seconds_total += seconds;
-            match mask {
-                Ok(mask) => Slot::Ready(matcher, mask),
-                Err(error) => Slot::Failed(error.message),
-            }
-        }
+        Ok(computed) => slot_of(computed, stats),
         Err(_) => Slot::Failed("its mask took too long".to_owned()),
+    }
+}
+
+/// A mask, if it is computed.
+fn arrived(slot: Slot, stats: &mut GrammarStats) -> Slot {
+    let Slot::Computing(computed) = slot else { return slot };
+    match computed.try_recv() {
+        Ok(computed) => slot_of(computed, stats),
+        Err(_) => Slot::Computing(computed),
+    }
+}
+
+fn slot_of(Computed { matcher, mask, seconds }: Computed, stats: &mut GrammarStats) -> Slot {
+    stats.masks_total += 1;
+    stats.mask_seconds_total += seconds;
+    match mask {
+        Ok(mask) => Slot::Ready(matcher, mask),
+        Err(error) => Slot::Failed(error.message),
     }
 }

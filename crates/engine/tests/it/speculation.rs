@@ -11,9 +11,11 @@ use crate::common::{Output, complete, engine, output_tokens, run, try_engine, wa
 use omnibus_core::DraftPolicy;
 use omnibus_core::random::Rng;
 use omnibus_engine::{
-    DraftSource, DraftUsage, Handle, Request, Sampling, Settings, Speculation, SpeculationSettings,
+    DraftSource, DraftUsage, Grammar, Handle, Request, Sampling, Settings, Speculation, SpeculationSettings,
+    StructuredOutput, Whitespace,
 };
 use omnibus_testing::environment;
+use serde_json::json;
 
 /// Requests in a batch.
 const BATCH: usize = 20;
@@ -67,6 +69,18 @@ fn sampling(rng: &mut Rng) -> Sampling {
     sampling
 }
 
+/// A schema, a regular expression and a Lark grammar, whose texts repeat themselves.
+fn grammars() -> [Grammar; 3] {
+    let stops = json!({ "type": "array", "minItems": 2, "items": { "type": "object", "additionalProperties": false,
+        "properties": { "stop": { "enum": ["market", "harbour"] }, "minutes": { "type": "integer", "maximum": 90 } },
+        "required": ["stop", "minutes"] } });
+    [
+        Grammar::JsonSchema { schema: stops.to_string(), whitespace: Whitespace::default() },
+        Grammar::Regex("(the bus stops at [a-z ]{3,12}[.,] ?){2,9}".to_owned()),
+        Grammar::Lark("start: (\"line \" /[0-9]/ \" leaves \" /[a-z]{2,5}/ \". \")~2..12".to_owned()),
+    ]
+}
+
 fn request(number: u64) -> Request {
     let mut rng = Rng::new(number);
     let mut request = complete(&format!("r{number}"), &prompt(&mut rng), rng.within(1..=60));
@@ -78,6 +92,10 @@ fn request(number: u64) -> Request {
     }
     if rng.one_in(6) {
         request.prediction = Some(prompt(&mut rng));
+    }
+    if rng.one_in(3) {
+        let grammar = grammars()[rng.within(0..=2)].clone();
+        request.structured = Some(StructuredOutput::new(grammar, "response_format"));
     }
     request
 }
@@ -92,7 +110,7 @@ fn check_bits(drafting: &Handle, default_count: u64) {
     let count =
         environment::variable("OMNIBUS_FUZZ_DRAFTS").map_or(default_count, |count| count.parse().unwrap());
     let plain = engine(settings(DraftSource::Off, None));
-    let mut drafts = DraftUsage::default();
+    let (mut drafts, mut in_grammars) = (DraftUsage::default(), DraftUsage::default());
     for batch in (0..count).collect::<Vec<u64>>().chunks(BATCH) {
         let requests = || batch.iter().map(|number| request(*number)).collect();
         let (without, with): (Vec<Output>, Vec<Output>) =
@@ -101,11 +119,15 @@ fn check_bits(drafting: &Handle, default_count: u64) {
             assert_eq!(output_tokens(with), output_tokens(without), "request {number}");
             assert_eq!((&with.text, with.reason), (&without.text, without.reason), "request {number}");
             drafts += with.usage.drafts;
+            if request(*number).structured.is_some() {
+                in_grammars += with.usage.drafts;
+            }
             assert_eq!(without.usage.drafts, DraftUsage::default());
         }
     }
-    println!("{drafts:?}");
+    println!("{drafts:?}, of those with a grammar {in_grammars:?}");
     assert!(drafts.accepted > 100 && drafts.rejected > 100, "{drafts:?}");
+    assert!(in_grammars.accepted > 20, "{in_grammars:?}");
     let stats = drafting.stats().scheduler;
     assert!(stats.draft_tokens_total >= (drafts.accepted + drafts.rejected) as u64, "{stats:?}");
 }

@@ -1,9 +1,9 @@
 //! Draft tokens of the sequences: proposed after each step, for the next one.
 
-use omnibus_core::{DraftOffer, Goal, Plan, SequenceId, Tick};
+use omnibus_core::{DraftOffer, Goal, Plan, Tick};
 
 use super::{ActiveJob, EngineLoop, InFlightStep, SampledSequence};
-use crate::message::{JobReport, JobUpdate};
+use crate::message::{Job, JobReport, JobUpdate};
 use crate::sampler::needs_history;
 use crate::speculation::{DraftUsage, Speculation};
 use crate::worker::catch_panic::catch_panic;
@@ -15,19 +15,21 @@ impl EngineLoop {
     /// again.
     pub(super) fn offer_drafts(&mut self, step: &InFlightStep) {
         let Some(mut drafts) = self.drafts.take() else { return };
+        let Self { jobs, scheduler, grammars, .. } = self;
         let offered = catch_panic(|| {
-            let sampled = step.samples.iter().filter_map(|(id, _)| Some((*id, self.jobs.get(id)?)));
-            let drafted = sampled.filter(|(id, active)| self.may_draft(*id, active));
+            let sampled = step.samples.iter().filter_map(|(id, _)| Some((*id, jobs.get(id)?)));
+            let drafted = sampled.filter(|(_, active)| may_draft(&active.job));
             let offers: Vec<DraftOffer> = drafted
                 .map(|(sequence, active)| {
-                    drafts.propose(&DraftContext {
+                    let context = DraftContext {
                         sequence,
-                        tokens: self.scheduler.tokens(sequence),
+                        tokens: scheduler.tokens(sequence),
                         prompt: active.job.prompt,
                         salt: (active.job.request.cache_salt, active.job.request.adapter),
                         prediction: &active.job.prediction,
                         most: drafts.most(),
-                    })
+                    };
+                    drafts.propose(&context, |tokens| grammars.valid_drafts(sequence, tokens))
                 })
                 .collect();
             Ok(offers)
@@ -75,13 +77,6 @@ impl EngineLoop {
         self.jobs.keys().for_each(|sequence| self.scheduler.set_draft_tokens(*sequence, 0));
     }
 
-    /// Whether a sequence has draft tokens.
-    fn may_draft(&self, sequence: SequenceId, active: &ActiveJob) -> bool {
-        active.job.speculation == Speculation::Allowed
-            && active.job.request.goal != Goal::Compute
-            && !self.grammars.contains(sequence)
-    }
-
     /// The draft tokens of a step, of sequences whose logits depend on the tokens before them.
     pub(super) fn counted_drafts(&self, samples: &[SampledSequence]) -> Vec<SampledSequence> {
         let counts = |sequence| self.jobs.get(sequence).is_some_and(|of| needs_history(&of.job.sampling));
@@ -96,4 +91,9 @@ impl EngineLoop {
             self.reports.push(JobReport { job: active.job.id, update });
         }
     }
+}
+
+/// Whether a job has draft tokens.
+fn may_draft(job: &Job) -> bool {
+    job.speculation == Speculation::Allowed && job.request.goal != Goal::Compute
 }

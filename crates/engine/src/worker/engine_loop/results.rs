@@ -28,7 +28,7 @@ impl EngineLoop {
             let rows: Vec<Option<TokenLogprobs>> = sampled.by_ref().take(1 + drafts.len()).collect();
             let stop_tokens = self.jobs.get(sequence).map(|active| active.job.stop_tokens.as_slice());
             let Verified { tokens, stops } = verify(drafts, &rows, stop_tokens.unwrap_or_default());
-            let Some(tokens) = tokens else {
+            let Some(mut tokens) = tokens else {
                 result.outputs.push(SequenceOutput::Failed);
                 continue;
             };
@@ -38,12 +38,12 @@ impl EngineLoop {
             }
             let mut stop = if stops { Stop::Yes } else { Stop::No };
             if stop == Stop::No && self.grammars.contains(*sequence) {
-                // A sequence with a grammar has no draft tokens.
-                let token = tokens.first().copied().unwrap_or_default();
-                let Ok(forced) = self.grammars.accept(*sequence, token, self.forced_max(*sequence)) else {
+                let most = self.forced_max(*sequence, tokens.len());
+                let Ok((taken, forced)) = self.grammars.accept(*sequence, &tokens, most) else {
                     result.outputs.push(SequenceOutput::Failed);
                     continue;
                 };
+                tokens.truncate(taken);
                 match (forced.tokens.is_empty(), forced.state) {
                     (true, MatchState::Open) => {}
                     (true, MatchState::Finished) => stop = Stop::Yes,
@@ -62,13 +62,13 @@ impl EngineLoop {
         result
     }
 
-    /// How many tokens may be appended to a sequence without sampling, after the one just sampled. One is left to sample
+    /// How many tokens may be appended to a sequence without sampling, after those just sampled. One is left to sample
     /// below its limit. Where log-probabilities were requested each token is sampled, since they need a forward pass.
-    fn forced_max(&self, sequence: SequenceId) -> usize {
+    fn forced_max(&self, sequence: SequenceId, sampled: usize) -> usize {
         let Some(active) = self.jobs.get(&sequence).filter(|active| active.job.logprobs.is_none()) else {
             return 0;
         };
-        active.max_tokens.saturating_sub(active.reported + 2)
+        active.max_tokens.saturating_sub(active.reported + sampled + 1)
     }
 
     /// Appends tokens that must follow.
