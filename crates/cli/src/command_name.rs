@@ -21,6 +21,8 @@ pub enum CommandName {
     BenchServe,
     /// `omnibus bench engine`
     BenchEngine,
+    /// `omnibus bench speculation`
+    BenchSpeculation,
     /// `omnibus bench sim`
     BenchSim,
     /// `omnibus cache prompt`

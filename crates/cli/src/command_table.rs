@@ -88,6 +88,12 @@ pub const COMMANDS: &[Spec] = &[
         argument: None,
     },
     Spec {
+        name: CommandName::BenchSpeculation,
+        path: &["bench", "speculation"],
+        about: "Benchmark speculative decoding: speed with and without draft tokens, and how many are accepted",
+        argument: None,
+    },
+    Spec {
         name: CommandName::BenchSim,
         path: &["bench", "sim"],
         about: "Compare scheduling policies in a simulation",

@@ -80,12 +80,35 @@ pub async fn print_stream(mut events: EventStream) -> Result<Completion, Error> 
     Err(Error::failed("the engine stopped before the completion was finished"))
 }
 
+/// What a completion says, and its token counts.
+#[derive(Debug)]
+pub struct Collected {
+    /// The text.
+    pub text: String,
+    /// Token counts.
+    pub usage: Usage,
+}
+
+/// Waits for a completion. Fails when the request fails.
+pub async fn collect(mut events: EventStream) -> Result<Collected, Error> {
+    let mut text = String::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Hidden(_) => {}
+            Event::Delta { delta, .. } => text.push_str(delta.text()),
+            Event::Finished { usage, .. } => return Ok(Collected { text, usage }),
+            Event::Failed(failure) => return Err(Error::failed(failure)),
+        }
+    }
+    Err(Error::failed("the engine stopped before the completion was finished"))
+}
+
 /// Prints speed and memory, with `--verbose`.
 pub fn print_stats(config: &Config, handle: &Handle, completion: &Completion) {
     if config.verbosity == Verbosity::Quiet {
         return;
     }
-    let Usage { prompt_tokens, cached_tokens, completion_tokens, .. } = completion.usage;
+    let Usage { prompt_tokens, cached_tokens, completion_tokens, drafts, .. } = completion.usage;
     let prompt_rate =
         (prompt_tokens - cached_tokens.min(prompt_tokens)) as f64 / completion.ttft.as_secs_f64();
     output::note(format!(
@@ -98,6 +121,10 @@ pub fn print_stats(config: &Config, handle: &Handle, completion: &Completion) {
         FinishReason::Cancelled => "cancelled",
     };
     output::note(format!("generation: {completion_tokens} tokens, {rate:.1} tokens/s, finish reason: {why}"));
+    let verified = drafts.accepted + drafts.rejected;
+    if verified > 0 {
+        output::note(format!("draft tokens: {} of {verified} accepted", drafts.accepted));
+    }
     let peak = handle.stats().peak_memory_bytes as f64 / 1e9;
     output::note(format!("peak memory: {peak:.3} GB"));
 }

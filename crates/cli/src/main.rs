@@ -16,9 +16,9 @@ mod log;
 mod model;
 mod output;
 mod progress;
+mod prompt_file;
 mod settings;
 mod stop_signals;
-mod warm_prompts;
 
 use std::process::ExitCode;
 

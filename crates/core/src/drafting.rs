@@ -201,7 +201,7 @@ impl Drafting {
         if slots.is_empty() || cost.predict(&load) <= 0.0 {
             return chosen;
         }
-        let worth = self.worth(&slots, (batch, load), cost, candidates);
+        let (_, worth) = self.worth(&slots, (batch, load), cost, candidates);
         for slot in &slots[..worth] {
             chosen[slot.at] += 1;
         }
@@ -215,14 +215,37 @@ impl Drafting {
         chosen
     }
 
-    /// How many of the first slots make the most tokens per second.
+    /// Of several candidates of one sequence, the one that makes the most tokens per second beside a batch. Before steps were
+    /// measured, the one of which most tokens are expected to be accepted.
+    pub(crate) fn fastest(
+        &self,
+        (batch, load): (usize, StepLoad),
+        cost: &CostModel,
+        candidates: &[Candidate<'_>],
+    ) -> Option<usize> {
+        let of = |candidate: &Candidate<'_>| {
+            let slots = slots(std::slice::from_ref(candidate));
+            let expected: f64 = slots.iter().map(|slot| slot.survival).sum();
+            let (rate, _) = self.worth(&slots, (batch, load), cost, std::slice::from_ref(candidate));
+            if rate.is_finite() { rate } else { expected }
+        };
+        let rates = candidates.iter().map(of).enumerate();
+        let tokens = |at: &usize| candidates.get(*at).map_or(0, |candidate| candidate.tokens);
+        let best = rates.max_by(|(one, rate), (other, than)| {
+            rate.total_cmp(than).then(tokens(one).cmp(&tokens(other))).then(other.cmp(one))
+        });
+        best.map(|(at, _)| at)
+    }
+
+    /// How many of the first slots make the most tokens per second, and so many tokens per microsecond: at least as many as
+    /// without slots, and the margin.
     fn worth(
         &self,
         slots: &[Slot],
         (batch, mut load): (usize, StepLoad),
         cost: &CostModel,
         candidates: &[Candidate<'_>],
-    ) -> usize {
+    ) -> (f64, usize) {
         let mut tokens = batch as f64;
         let (mut best, mut worth) = (MARGIN * tokens / cost.predict(&load), 0);
         let mut drafting = DraftLoad::default();
@@ -239,7 +262,7 @@ impl Drafting {
                 (best, worth) = (rate, count);
             }
         }
-        worth
+        (best, worth)
     }
 
     /// Gives a few sequences, in turns, some of what they offer.
@@ -362,6 +385,26 @@ mod tests {
         };
         assert!(chosen(DraftWork::Model) < chosen(DraftWork::None), "{} of 8", chosen(DraftWork::Model));
         assert!(chosen(DraftWork::Model) > 0);
+    }
+
+    #[test]
+    fn of_two_sources_the_one_that_makes_tokens_faster_is_asked() {
+        let mut cost = cost(10.0);
+        (0..50).for_each(|at| cost.learn_drafts(DraftLoad { rounds: 1 + at % 4, rows: 1 + at % 4 }, 50));
+        let mut drafting = Drafting::default();
+        let mut one = drafting.sequence();
+        let [copied, model] = [DraftKind(2), DraftKind(7)];
+        for (kind, accepted) in [(copied, 1), (model, 4)] {
+            one.set(4, kind);
+            (0..100).for_each(|_| drafting.learn(&mut one, 4, accepted));
+        }
+        let of = |kind, tokens, work| Candidate { tokens, kind, work, computed: 99, drafts: &one };
+        let both = [of(copied, 16, DraftWork::None), of(model, 4, DraftWork::Model)];
+        assert_eq!(drafting.fastest((1, load(1)), &cost, &both), Some(1));
+        let none = [of(copied, 2, DraftWork::None), of(model, 0, DraftWork::Model)];
+        assert_eq!(drafting.fastest((1, load(1)), &cost, &none), Some(0));
+        assert_eq!(drafting.fastest((1, load(1)), &CostModel::default(), &both), Some(1));
+        assert_eq!(drafting.fastest((1, load(1)), &cost, &[]), None);
     }
 
     #[test]

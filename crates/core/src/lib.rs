@@ -48,4 +48,4 @@ pub use settings::{
     CacheGroup, LatencyTargets, Offload, PreemptionPolicy, PrefixCache, Schedule, Settings, StageLimits,
     StaticBatch, StepLimits, SwapSettings, Tuning,
 };
-pub use stats::{CacheMisses, GroupStats, STATISTICS, SessionInfo, Stats};
+pub use stats::{CacheMisses, DraftPosition, GroupStats, STATISTICS, SessionInfo, Stats};

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::drafting::DRAFT_POSITIONS;
 use crate::plan::CacheMiss;
 use crate::statistic::Total::Count;
 use crate::statistic::{Statistic, add_totals};
@@ -73,6 +74,15 @@ impl CacheMisses {
     }
 }
 
+/// Draft tokens of a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DraftPosition {
+    /// Verified, in steps that did not fail.
+    pub verified: u64,
+    /// Accepted, with all before them.
+    pub accepted: u64,
+}
+
 /// Statistics of the scheduler. Those named `…_total` are counters.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Stats {
@@ -92,10 +102,14 @@ pub struct Stats {
     pub computed_tokens_total: u64,
     /// Generated tokens.
     pub generated_tokens_total: u64,
+    /// Drafts that were verified: one or more tokens of a sequence in a step.
+    pub drafts_total: u64,
     /// Draft tokens that were verified.
     pub draft_tokens_total: u64,
     /// Draft tokens that were accepted.
     pub accepted_draft_tokens_total: u64,
+    /// The same by their position in their draft; the last one counts all later ones, too.
+    pub draft_positions: [DraftPosition; DRAFT_POSITIONS],
     /// Generated tokens that were not sampled, because a grammar allows no other.
     pub forced_tokens_total: u64,
     /// Prompts with missing full blocks.
@@ -135,6 +149,18 @@ impl Stats {
         sum
     }
 
+    /// A draft of so many tokens was verified.
+    pub(crate) fn count_draft(&mut self, tokens: usize, accepted: usize) {
+        self.drafts_total += 1;
+        self.accepted_draft_tokens_total += accepted as u64;
+        for at in 0..tokens {
+            if let Some(position) = self.draft_positions.get_mut(at.min(DRAFT_POSITIONS - 1)) {
+                position.verified += 1;
+                position.accepted += u64::from(at < accepted);
+            }
+        }
+    }
+
     /// The state of a scheduler that has lost its blocks: sequences and the size of its pools.
     #[must_use]
     pub fn without_blocks(&self) -> Self {
@@ -148,6 +174,31 @@ const PREEMPTIONS: (&str, &str) =
     ("omnibus_preemptions_total", "preempted sequences, by kind: swap or recompute");
 const MISSES: (&str, &str) =
     ("omnibus_prefix_misses_total", "prompts with full blocks that were not in the prefix cache, by reason");
+
+const VERIFIED_AT: (&str, &str) =
+    ("omnibus_draft_tokens_per_position_total", "draft tokens verified, by their position in their draft");
+const ACCEPTED_AT: (&str, &str) = (
+    "omnibus_accepted_draft_tokens_per_position_total",
+    "draft tokens accepted, by their position in their draft; the last one counts all later ones, too",
+);
+
+/// The series of draft tokens verified at a position.
+macro_rules! verified_at {
+    ($at:literal) => {
+        Statistic::series(VERIFIED_AT, ("position", stringify!($at)), |stats: &mut Stats| {
+            Count(&mut stats.draft_positions[$at].verified)
+        })
+    };
+}
+
+/// The series of draft tokens accepted at a position.
+macro_rules! accepted_at {
+    ($at:literal) => {
+        Statistic::series(ACCEPTED_AT, ("position", stringify!($at)), |stats: &mut Stats| {
+            Count(&mut stats.draft_positions[$at].accepted)
+        })
+    };
+}
 
 /// The scheduler's numbers.
 pub const STATISTICS: &[Statistic<Stats>] = &[
@@ -180,12 +231,33 @@ pub const STATISTICS: &[Statistic<Stats>] = &[
         "tokens computed, including recomputed ones",
         |stats| Count(&mut stats.computed_tokens_total),
     ),
+    Statistic::total(
+        "omnibus_drafts_total",
+        "drafts verified: draft tokens of a request in a step",
+        |stats| Count(&mut stats.drafts_total),
+    ),
     Statistic::total("omnibus_draft_tokens_total", "draft tokens verified", |stats| {
         Count(&mut stats.draft_tokens_total)
     }),
     Statistic::total("omnibus_accepted_draft_tokens_total", "draft tokens accepted", |stats| {
         Count(&mut stats.accepted_draft_tokens_total)
     }),
+    verified_at!(0),
+    verified_at!(1),
+    verified_at!(2),
+    verified_at!(3),
+    verified_at!(4),
+    verified_at!(5),
+    verified_at!(6),
+    verified_at!(7),
+    accepted_at!(0),
+    accepted_at!(1),
+    accepted_at!(2),
+    accepted_at!(3),
+    accepted_at!(4),
+    accepted_at!(5),
+    accepted_at!(6),
+    accepted_at!(7),
     Statistic::total(
         "omnibus_forced_tokens_total",
         "generated tokens that were not sampled, because a grammar allows no other",

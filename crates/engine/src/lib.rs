@@ -62,7 +62,7 @@ pub use machine::{Gpu, Machine, machine};
 pub use media::{ByteBudget, MediaBytes, MediaItem, MediaSource, Reserved};
 pub use memory_plan::{MemoryLimit, MemoryPlan};
 pub use model_source::ModelSource;
-pub use omnibus_core::{CacheMisses, GroupStats};
+pub use omnibus_core::{CacheMisses, DRAFT_POSITIONS, DraftPosition, GroupStats};
 pub use omnibus_core::{random, statistic};
 pub use omnibus_grammar::{Grammar, GrammarLimits, Whitespace};
 pub use omnibus_text::{
@@ -75,8 +75,8 @@ pub use request::{
     TOP_LOGPROBS_MAX, ToolChoice,
 };
 pub use settings::{
-    AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, NamedAdapter, PreemptionPolicy, PrefixCache,
-    PromptCacheFile, Schedule, Settings, WarmUp,
+    AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, DraftPolicy, NamedAdapter, PreemptionPolicy,
+    PrefixCache, PromptCacheFile, Schedule, Settings, WarmUp,
 };
 pub use speculation::{DraftSource, DraftUsage, Speculation, SpeculationSettings};
 pub use start::{EngineHost, start, start_isolated, start_with, unloaded};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::fault::FaultPlan;
 use crate::speculation::SpeculationSettings;
 
-pub use omnibus_core::{PreemptionPolicy, PrefixCache, Schedule, Tuning};
+pub use omnibus_core::{DraftPolicy, PreemptionPolicy, PrefixCache, Schedule, Tuning};
 
 /// An engine's settings. The defaults suit a single user on one machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

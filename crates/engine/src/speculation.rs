@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 /// Where draft tokens come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum DraftSource {
-    /// A draft model, where there is one. Else on a CPU, what followed the same tokens before, and none on a GPU, where that
-    /// is not measured yet.
+    /// Where there is a draft model, that or what followed the same tokens before, whichever makes tokens faster. Else the
+    /// latter on a CPU, and none on a GPU, where that is not measured yet.
     #[default]
     Auto,
     /// None.

@@ -166,8 +166,9 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
     let smaller_pools = capacity.smaller.into();
     let grammars = grammars::Grammars::new(source, ready.vocab_size, &settings.grammar_limits);
     let device_kind = mlx::device::default().map_err(StartError::new)?;
-    let drafts = proposer::proposer_of(settings, device_kind, draft_context)
-        .map(|proposer| Drafts::new(proposer, settings.speculation.num_draft_tokens));
+    let proposers = proposer::proposers_of(settings, device_kind, draft_context);
+    let drafts =
+        (!proposers.is_empty()).then(|| Drafts::new(proposers, settings.speculation.num_draft_tokens));
     Ok(Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars, drafts })
 }
 

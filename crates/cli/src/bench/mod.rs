@@ -9,6 +9,7 @@ mod presets;
 mod profile;
 mod prompts;
 mod sim;
+mod speculation;
 mod summary;
 
 pub use engine::{random_weights_of, run as measure_engine};
@@ -16,4 +17,5 @@ pub use load::measure;
 pub use presets::PRESETS;
 pub use profile::{run as profile_kernels, tables as profile_tables};
 pub use sim::{Simulation, simulate};
+pub use speculation::run as measure_speculation;
 pub use summary::Summary;

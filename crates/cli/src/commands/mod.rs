@@ -3,6 +3,7 @@
 mod bench_engine;
 mod bench_serve;
 mod bench_sim;
+mod bench_speculation;
 mod cache;
 mod chat;
 mod completions;
@@ -51,6 +52,7 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
         },
         CommandName::BenchServe => bench_serve::run(&config),
         CommandName::BenchEngine => bench_engine::run(&config),
+        CommandName::BenchSpeculation => bench_speculation::run(&config),
         CommandName::BenchSim => bench_sim::run(&config),
         CommandName::CachePrompt => cache::prompt(&config),
         CommandName::CacheList => cache::list(&config),

@@ -14,7 +14,7 @@ use super::engine;
 use crate::error::Error;
 use crate::settings::{Config, EngineIsolation, Listen, LogFormat};
 use crate::stop_signals::StopSignals;
-use crate::{completion_output, log, model, output, warm_prompts};
+use crate::{completion_output, log, model, output, prompt_file};
 
 /// Serves until Ctrl-C or SIGTERM.
 pub fn run(mut config: Config, models: &[String]) -> Result<ExitCode, Error> {
@@ -22,8 +22,8 @@ pub fn run(mut config: Config, models: &[String]) -> Result<ExitCode, Error> {
     let settings = settings(&config.listen)?;
     let sources = sources(models, &config.served_names)?;
     config.engine = model::with_local_draft(config.engine)?;
-    let prompts =
-        config.listen.warm_prompts.as_deref().map(warm_prompts::read).transpose()?.unwrap_or_default();
+    let prompts = config.listen.warm_prompts.as_deref().map(|path| prompt_file::read(path, "--warm-prompts"));
+    let prompts = prompts.transpose()?.unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Error::failed)?;
     runtime.block_on(serve(config, settings, sources, prompts))?;
     // Requests that are still being tokenized were already refused.
@@ -63,8 +63,7 @@ async fn serve(
     };
     if !prompts.is_empty() {
         let (engine, tenants) = (handle.clone(), settings.keys.tenants());
-        let computed =
-            tokio::task::spawn_blocking(move || warm_prompts::compute(&engine, &prompts, &tenants));
+        let computed = tokio::task::spawn_blocking(move || prompt_file::warm_up(&engine, &prompts, &tenants));
         tokio::select! {
             computed = computed => computed.map_err(Error::failed)?,
             () = signals.recv() => return Ok(()),

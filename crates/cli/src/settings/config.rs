@@ -27,6 +27,8 @@ pub struct Config {
     pub bench: BenchSettings,
     /// Settings of the engine benchmark.
     pub engine_bench: EngineBenchSettings,
+    /// What the benchmark of speculative decoding measures.
+    pub speculation_bench: SpeculationBenchSettings,
     /// Settings of conversions.
     pub conversion: ConversionSettings,
     /// Settings of `perplexity`.
@@ -270,6 +272,17 @@ pub struct EngineBenchSettings {
     pub case_timeout_s: f64,
     /// What is measured.
     pub measured: Measured,
+}
+
+/// Settings of the benchmark of speculative decoding.
+#[derive(Debug, Clone, Default)]
+pub struct SpeculationBenchSettings {
+    /// A file with prompts.
+    pub prompts: Option<PathBuf>,
+    /// Numbers of requests at once.
+    pub streams: Vec<usize>,
+    /// How often each number is measured.
+    pub rounds: usize,
 }
 
 /// What the engine benchmark measures.

@@ -12,7 +12,7 @@ mod value;
 pub use config::{
     Action, BenchSettings, Config, ConversionSettings, Dataset, DoctorSubject, Endpoint, EngineBenchSettings,
     EngineIsolation, IsolationSettings, Listen, Log, LogFormat, Measured, ModelsSubject, Output,
-    PromptFormat, SimSettings, Verbosity, WeightChange,
+    PromptFormat, SimSettings, SpeculationBenchSettings, Verbosity, WeightChange,
 };
 pub use resolve::{Inputs, Resolved, resolve};
 pub use table::all;

@@ -13,6 +13,7 @@ mod network;
 mod output;
 mod perplexity;
 mod simulation;
+mod speculation_bench;
 
 use super::{Config, Setting, Value};
 use crate::command_name::CommandName;
@@ -28,6 +29,7 @@ const SECTIONS: &[&[Setting]] = &[
     perplexity::SETTINGS,
     load::SETTINGS,
     engine_bench::SETTINGS,
+    speculation_bench::SETTINGS,
     simulation::SETTINGS,
     doctor::SETTINGS,
     output::SETTINGS,
@@ -45,6 +47,7 @@ const LOCAL_ENGINE: &[CommandName] = &[
     CommandName::Chat,
     CommandName::CachePrompt,
     CommandName::BenchEngine,
+    CommandName::BenchSpeculation,
 ];
 /// Commands that merge an adapter into a model.
 const ADAPTED: &[CommandName] =
@@ -56,6 +59,7 @@ const DEVICE: &[CommandName] = &[
     CommandName::Chat,
     CommandName::CachePrompt,
     CommandName::BenchEngine,
+    CommandName::BenchSpeculation,
     CommandName::Convert,
     CommandName::Perplexity,
 ];
@@ -66,11 +70,12 @@ const TEXT: &[CommandName] =
 const LOADED_ENGINE: &[CommandName] = &[CommandName::Serve, CommandName::BenchEngine];
 /// Commands that take one prompt.
 const PROMPT: &[CommandName] = &[CommandName::Generate, CommandName::CachePrompt];
-const SAMPLING: &[CommandName] = &[CommandName::Generate, CommandName::Chat];
+const SAMPLING: &[CommandName] = &[CommandName::Generate, CommandName::Chat, CommandName::BenchSpeculation];
 /// Commands that take requests with grammars.
 const STRUCTURED: &[CommandName] = &[CommandName::Serve, CommandName::Generate, CommandName::Chat];
 /// Commands that generate text.
-const GENERATING: &[CommandName] = &[CommandName::Serve, CommandName::Generate, CommandName::Chat];
+const GENERATING: &[CommandName] =
+    &[CommandName::Serve, CommandName::Generate, CommandName::Chat, CommandName::BenchSpeculation];
 /// Commands that use `--cache-dir`.
 const CACHE_DIR: &[CommandName] = &[
     CommandName::Serve,
@@ -87,6 +92,7 @@ const BENCH: &[CommandName] = &[CommandName::BenchServe];
 const MODELS: &[CommandName] = &[CommandName::Models];
 const DOCTOR: &[CommandName] = &[CommandName::Doctor];
 const ENGINE_BENCH: &[CommandName] = &[CommandName::BenchEngine];
+const SPECULATION_BENCH: &[CommandName] = &[CommandName::BenchSpeculation];
 /// Commands that make random weights.
 const RANDOM_WEIGHTS: &[CommandName] = &[CommandName::BenchEngine, CommandName::Doctor];
 const SIM: &[CommandName] = &[CommandName::BenchSim];
@@ -110,6 +116,7 @@ const JSON: &[CommandName] = &[
     CommandName::CacheList,
     CommandName::BenchServe,
     CommandName::BenchEngine,
+    CommandName::BenchSpeculation,
     CommandName::BenchSim,
 ];
 

@@ -124,7 +124,7 @@ impl Scheduler {
             sequence.computed += accepted - 1;
             self.drafting.learn(&mut sequence.drafts, part.samples - 1, accepted - 1);
             self.kv_cache.truncate(&mut sequence.cache.tables, sequence.computed, accepted);
-            self.totals.accepted_draft_tokens_total += accepted as u64 - 1;
+            self.totals.count_draft(part.samples - 1, accepted - 1);
         }
     }
 

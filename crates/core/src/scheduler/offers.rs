@@ -14,37 +14,14 @@ impl Scheduler {
     /// tokens, of zero tokens if there are none. While a sequence has draft tokens no step is planned ahead, since the next
     /// drafts follow from what is accepted.
     pub fn offer_drafts(&mut self, offers: &[DraftOffer]) {
-        let Self { sequences, drafting, cost, settings, .. } = self;
-        let candidates: Vec<Candidate<'_>> = offers
-            .iter()
-            .filter_map(|offer| {
-                let sequence = sequences.get(offer.sequence)?;
-                Some(Candidate {
-                    tokens: offer.tokens.min(sequence.draft_room()),
-                    kind: offer.kind,
-                    work: offer.work,
-                    computed: sequence.computed,
-                    drafts: &sequence.drafts,
-                })
-            })
-            .collect();
-        if candidates.iter().all(|candidate| candidate.tokens == 0 && candidate.drafts.tokens == 0) {
+        let drafts = |offer: &DraftOffer| self.sequences.get(offer.sequence).map_or(0, |of| of.drafts.tokens);
+        if offers.iter().all(|offer| offer.tokens == 0 && drafts(offer) == 0) {
             return;
         }
-        let offered: BTreeSet<SequenceId> = offers.iter().map(|offer| offer.sequence).collect();
-        let (mut batch, mut load, mut prefill) = (0, StepLoad::default(), 0);
-        for sequence in sequences.running() {
-            let pending = sequence.expected() - sequence.computed;
-            if pending == 1 {
-                let drafts = if offered.contains(&sequence.id()) { 0 } else { sequence.drafts.tokens };
-                batch += 1;
-                load = load.plus(StepLoad::verify(sequence.computed, 1 + drafts));
-            } else {
-                let chunk = pending.min(settings.max_step_tokens - prefill);
-                prefill += chunk;
-                load = load.plus(StepLoad::prefill(sequence.computed, chunk));
-            }
-        }
+        let (batch, load) = self.decode_load(offers);
+        let Self { sequences, drafting, cost, settings, .. } = self;
+        let known = offers.iter().filter_map(|offer| Some(sequences.get(offer.sequence)?.candidate(offer)));
+        let candidates: Vec<Candidate<'_>> = known.collect();
         let chosen = drafting.choose(settings.tuning.drafts, (batch, load), cost, &candidates);
         let known = offers.iter().filter(|offer| sequences.get(offer.sequence).is_some());
         let chosen: Vec<(SequenceId, DraftKind, usize)> =
@@ -52,6 +29,36 @@ impl Scheduler {
         for (id, kind, tokens) in chosen {
             self.set_drafts(id, tokens, kind);
         }
+    }
+
+    /// Of offers for one sequence, the place of the one that makes tokens fastest. None if the sequence is not there.
+    pub fn fastest_offer(&self, offers: &[DraftOffer]) -> Option<usize> {
+        let known =
+            offers.iter().filter_map(|offer| Some(self.sequences.get(offer.sequence)?.candidate(offer)));
+        let candidates: Vec<Candidate<'_>> = known.collect();
+        match candidates.len() {
+            1 => Some(0),
+            _ => self.drafting.fastest(self.decode_load(offers), &self.cost, &candidates),
+        }
+    }
+
+    /// How many sequences the next step decodes, and its load without these offers.
+    fn decode_load(&self, offers: &[DraftOffer]) -> (usize, StepLoad) {
+        let offered: BTreeSet<SequenceId> = offers.iter().map(|offer| offer.sequence).collect();
+        let (mut batch, mut load, mut prefill) = (0, StepLoad::default(), 0);
+        for sequence in self.sequences.running() {
+            let pending = sequence.expected() - sequence.computed;
+            if pending == 1 {
+                let drafts = if offered.contains(&sequence.id()) { 0 } else { sequence.drafts.tokens };
+                batch += 1;
+                load = load.plus(StepLoad::verify(sequence.computed, 1 + drafts));
+            } else {
+                let chunk = pending.min(self.settings.max_step_tokens - prefill);
+                prefill += chunk;
+                load = load.plus(StepLoad::prefill(sequence.computed, chunk));
+            }
+        }
+        (batch, load)
     }
 
     /// How many draft tokens the next decode steps of a sequence verify, as far as there are tokens, blocks and state slots
@@ -85,6 +92,17 @@ impl Scheduler {
 }
 
 impl Sequence {
+    /// An offer, as far as there is room.
+    fn candidate(&self, offer: &DraftOffer) -> Candidate<'_> {
+        Candidate {
+            tokens: offer.tokens.min(self.draft_room()),
+            kind: offer.kind,
+            work: offer.work,
+            computed: self.computed,
+            drafts: &self.drafts,
+        }
+    }
+
     /// How many draft tokens it can use at most once its last token is known.
     fn draft_room(&self) -> usize {
         if self.phase == Phase::Running { self.max_computed.saturating_sub(self.tokens.len()) } else { 0 }

@@ -80,6 +80,8 @@ fn what_is_behind_the_last_accepted_token_is_given_back() {
     assert_eq!(apply(&mut scheduler).scheduled[0].positions, 8..12);
     let stats = scheduler.stats();
     assert_eq!((stats.draft_tokens_total, stats.accepted_draft_tokens_total), (6, 1));
+    let positions = stats.draft_positions.map(|position| (position.verified, position.accepted));
+    assert_eq!((stats.drafts_total, &positions[..4]), (1, &[(1, 1), (1, 0), (1, 0), (0, 0)][..]));
 }
 
 #[test]

@@ -13,17 +13,24 @@ const HOST_GAIN: f64 = 0.1;
 /// After a longer time the loop had nothing to do.
 const HOST_TIME_MAX: Duration = Duration::from_millis(20);
 
-/// A proposer, and what it proposed.
+/// Proposers, and what they proposed.
 pub(super) struct Drafts {
-    proposer: Box<dyn Proposer>,
+    proposers: Vec<Box<dyn Proposer>>,
     /// Most draft tokens of a sequence in a step.
     most: usize,
     /// For the next step of each sequence.
-    next: BTreeMap<SequenceId, DraftTokens>,
+    next: BTreeMap<SequenceId, NextDraft>,
     /// What a step costs more that is not planned ahead, in microseconds.
     host_us: f64,
     /// How long draft tokens of the next step took to compute.
     computing: Duration,
+}
+
+/// The draft tokens of a sequence's next step.
+struct NextDraft {
+    /// Which proposer has them.
+    proposer: usize,
+    tokens: DraftTokens,
 }
 
 /// What computing draft tokens took.
@@ -34,8 +41,8 @@ pub(super) struct Drafted {
 }
 
 impl Drafts {
-    pub(super) fn new(proposer: Box<dyn Proposer>, most: usize) -> Self {
-        Self { proposer, most, next: BTreeMap::new(), host_us: 0.0, computing: Duration::ZERO }
+    pub(super) fn new(proposers: Vec<Box<dyn Proposer>>, most: usize) -> Self {
+        Self { proposers, most, next: BTreeMap::new(), host_us: 0.0, computing: Duration::ZERO }
     }
 
     /// Most draft tokens of a sequence in a step.
@@ -51,7 +58,7 @@ impl Drafts {
     /// The next `count` draft tokens of a sequence.
     pub(super) fn take(&mut self, sequence: SequenceId, count: usize) -> Vec<u32> {
         let next = if count > 0 { self.next.remove(&sequence) } else { None };
-        let mut drafts = match next {
+        let mut drafts = match next.map(|next| next.tokens) {
             Some(DraftTokens::Known(tokens)) => tokens,
             Some(DraftTokens::Promised(_)) | None => Vec::new(),
         };
@@ -62,7 +69,7 @@ impl Drafts {
 
     /// Whether the draft tokens of a sequence have to be computed, or what they follow.
     pub(super) fn is_promised(&self, sequence: SequenceId) -> bool {
-        matches!(self.next.get(&sequence), Some(DraftTokens::Promised(_)))
+        self.next.get(&sequence).is_some_and(|next| matches!(next.tokens, DraftTokens::Promised(_)))
     }
 
     /// Computes what was promised to the sequences of a step. `None` if there is nothing to compute.
@@ -76,11 +83,18 @@ impl Drafts {
             return Ok(None);
         }
         let started = Instant::now();
-        let drafts = self.proposer.compute(promised, device)?;
-        let rounds = drafts.iter().map(Vec::len).max().unwrap_or(0);
-        let load = DraftLoad { rounds, rows: drafts.iter().map(Vec::len).sum() };
-        for (of, tokens) in promised.iter().zip(drafts) {
-            self.next.insert(of.sequence, DraftTokens::Known(tokens));
+        let mut load = DraftLoad::default();
+        for (proposer, of) in self.proposers.iter_mut().enumerate() {
+            let is_own = |of: &&Promised<'_>| {
+                self.next.get(&of.sequence).is_some_and(|next| next.proposer == proposer)
+            };
+            let own: Vec<Promised<'_>> = promised.iter().filter(is_own).copied().collect();
+            let drafts = of.compute(&own, device)?;
+            load.rounds += drafts.iter().map(Vec::len).max().unwrap_or(0);
+            load.rows += drafts.iter().map(Vec::len).sum::<usize>();
+            for (of, tokens) in own.iter().zip(drafts) {
+                self.next.insert(of.sequence, NextDraft { proposer, tokens: DraftTokens::Known(tokens) });
+            }
         }
         self.computing = started.elapsed();
         Ok(Some(Drafted { load, took: self.computing }))
@@ -89,13 +103,13 @@ impl Drafts {
     /// A sequence has ended.
     pub(super) fn remove(&mut self, sequence: SequenceId) {
         self.next.remove(&sequence);
-        self.proposer.remove(sequence);
+        self.proposers.iter_mut().for_each(|proposer| proposer.remove(sequence));
     }
 
     /// All sequences and the KV cache are gone. Their numbers may be those of others.
     pub(super) fn clear(&mut self) {
         self.next.clear();
-        self.proposer.clear();
+        self.proposers.iter_mut().for_each(|proposer| proposer.clear());
     }
 
     /// The device has waited so long for the next step, where it need not have. That includes computing its draft tokens.
@@ -106,24 +120,32 @@ impl Drafts {
         }
     }
 
-    /// Asks the proposer, and keeps what it says for the next step: of known tokens as many as are `valid`.
+    /// Asks the proposers, and keeps what the `fastest` of their offers has for the next step: of known tokens as many as are
+    /// `valid`. `None` if the sequence has no offer.
     pub(super) fn propose(
         &mut self,
         context: &DraftContext<'_>,
-        valid: impl FnOnce(&[u32]) -> usize,
-    ) -> DraftOffer {
-        let Proposal { mut tokens, kind } = self.proposer.propose(context);
-        if let DraftTokens::Known(tokens) = &mut tokens
-            && !tokens.is_empty()
-        {
-            tokens.truncate(valid(tokens));
+        mut valid: impl FnMut(&[u32]) -> usize,
+        fastest: impl FnOnce(&[DraftOffer]) -> Option<usize>,
+    ) -> Option<DraftOffer> {
+        let (mut offers, mut proposed) = (Vec::new(), Vec::new());
+        for proposer in &mut self.proposers {
+            let Proposal { mut tokens, kind } = proposer.propose(context);
+            if let DraftTokens::Known(tokens) = &mut tokens
+                && !tokens.is_empty()
+            {
+                tokens.truncate(valid(tokens));
+            }
+            let work = match tokens {
+                DraftTokens::Known(_) => DraftWork::None,
+                DraftTokens::Promised(_) => DraftWork::Model,
+            };
+            offers.push(DraftOffer { sequence: context.sequence, tokens: tokens.len(), kind, work });
+            proposed.push(tokens);
         }
-        let work = match tokens {
-            DraftTokens::Known(_) => DraftWork::None,
-            DraftTokens::Promised(_) => DraftWork::Model,
-        };
-        let offer = DraftOffer { sequence: context.sequence, tokens: tokens.len(), kind, work };
-        self.next.insert(context.sequence, tokens);
-        offer
+        let proposer = fastest(&offers)?;
+        let tokens = proposed.into_iter().nth(proposer)?;
+        self.next.insert(context.sequence, NextDraft { proposer, tokens });
+        offers.get(proposer).copied()
     }
 }

@@ -89,22 +89,24 @@ pub(super) struct Promised<'a> {
     pub(super) count: usize,
 }
 
-/// The proposer that the settings name, for a model on a device. `draft`: the longest sequence of the draft model, if there is
+/// The proposers that the settings name, for a model on a device. `draft`: the longest sequence of the draft model, if there is
 /// one.
-pub(super) fn proposer_of(
+pub(super) fn proposers_of(
     settings: &Settings,
     device: Device,
     draft: Option<usize>,
-) -> Option<Box<dyn Proposer>> {
+) -> Vec<Box<dyn Proposer>> {
+    let ngram = || -> Box<dyn Proposer> { Box::new(NgramProposer::default()) };
+    let model = |context| -> Box<dyn Proposer> {
+        Box::new(ModelProposer::new(settings.block_size, settings.step_tokens(), context))
+    };
     match (settings.speculation.source, device, draft) {
-        (DraftSource::Off, ..) | (DraftSource::Model, _, None) => None,
-        (DraftSource::Model | DraftSource::Auto, _, Some(context)) => {
-            Some(Box::new(ModelProposer::new(settings.block_size, settings.step_tokens(), context)))
+        (DraftSource::Off, ..) | (DraftSource::Model, _, None) | (DraftSource::Auto, Device::Gpu, None) => {
+            Vec::new()
         }
-        (DraftSource::Auto, Device::Gpu, None) => None,
-        (DraftSource::Auto, Device::Cpu, None) | (DraftSource::Ngram, ..) => {
-            Some(Box::new(NgramProposer::default()))
-        }
+        (DraftSource::Model, _, Some(context)) => vec![model(context)],
+        (DraftSource::Auto, _, Some(context)) => vec![ngram(), model(context)],
+        (DraftSource::Auto, Device::Cpu, None) | (DraftSource::Ngram, ..) => vec![ngram()],
     }
 }
 

@@ -138,17 +138,17 @@ fn random_requests_have_the_same_bits_with_ngram_drafts_and_without() {
 }
 
 #[test]
-fn random_requests_have_the_same_bits_with_a_draft_model_and_without() {
+fn random_requests_have_the_same_bits_with_a_draft_model_or_ngrams_and_without() {
     let draft = FirstLayers::new("draft-bits", 5);
     // Few blocks: sequences are preempted, and blocks change hands.
-    let few = Settings { kv_cache_memory: Some(6 << 20), ..settings(DraftSource::Model, Some(draft.path())) };
+    let few = Settings { kv_cache_memory: Some(6 << 20), ..settings(DraftSource::Auto, Some(draft.path())) };
     check_bits(&engine(few), 100);
 }
 
 #[test]
 fn a_model_that_drafts_for_itself_is_always_right() {
     let own = FirstLayers::new("draft-own", 8);
-    let engine = engine(settings(DraftSource::Auto, Some(own.path())));
+    let engine = engine(settings(DraftSource::Model, Some(own.path())));
     let text = "The harbour is old. ".repeat(40);
     let check = |id: &str, cached: bool| {
         let answer = run(&engine, complete(id, &text, 50));

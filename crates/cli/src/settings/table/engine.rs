@@ -1,6 +1,8 @@
 //! Settings of the engine: scheduling, KV cache, and its process.
 
-use omnibus_engine::{AsyncScheduling, DraftSource, PreemptionPolicy, PrefixCache, Schedule, WarmUp};
+use omnibus_engine::{
+    AsyncScheduling, DraftPolicy, DraftSource, PreemptionPolicy, PrefixCache, Schedule, WarmUp,
+};
 
 use super::{
     BATCH_SIZE, CACHE_DIR, GENERATING, LOADED_ENGINE, LOCAL_ENGINE, MAX, SCHEDULER_BASICS, SCHEDULING, SERVE,
@@ -53,7 +55,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Engine",
         commands: GENERATING,
         scope: Scope::Everywhere,
-        help: "Speculative decoding: where draft tokens come from. `ngram` drafts what followed the same tokens before, in the request and in recent answers with its `cache_salt`; `model` asks the model of `--draft-model`. `auto` is that model where there is one, else `ngram` on a CPU, and nothing on a GPU, where it is not measured yet. It changes no token, and drafts only where that is measured to be faster.",
+        help: "Speculative decoding: where draft tokens come from. `ngram` drafts what followed the same tokens before, in the request and in recent answers with its `cache_salt`; `model` asks the model of `--draft-model`. `auto` is, where there is such a model, whichever of both makes tokens faster, else `ngram` on a CPU, and nothing on a GPU, where it is not measured yet. It changes no token, and drafts only where that is measured to be faster.",
         set: choose,
     },
     Setting {
@@ -69,6 +71,20 @@ pub const SETTINGS: &[Setting] = &[
             config.engine.speculation.draft_model = Some(value.text().into());
             Ok(())
         },
+    },
+    Setting {
+        name: "draft-policy",
+        short: None,
+        kind: Kind::Choice(&[
+            choice("adaptive", |config| config.engine.tuning.drafts = DraftPolicy::Adaptive),
+            choice("all", |config| config.engine.tuning.drafts = DraftPolicy::All),
+        ]),
+        default: "adaptive",
+        section: "Engine",
+        commands: GENERATING,
+        scope: Scope::Everywhere,
+        help: "How many draft tokens are verified: as many as make tokens faster by what was measured, or all, to measure how many are accepted.",
+        set: choose,
     },
     Setting {
         name: "num-draft-tokens",

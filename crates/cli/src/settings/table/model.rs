@@ -20,6 +20,7 @@ pub const SETTINGS: &[Setting] = &[
             CommandName::CachePrompt,
             CommandName::BenchServe,
             CommandName::BenchEngine,
+            CommandName::BenchSpeculation,
         ],
         scope: Scope::FlagOnly,
         help: "Model directory, or `org/name[@revision]` on the hub; for `bench serve` a served name. Default: the embedded model, or the first served one.",

@@ -20,7 +20,7 @@ impl EngineLoop {
             let sampled = step.samples.iter().filter_map(|(id, _)| Some((*id, jobs.get(id)?)));
             let drafted = sampled.filter(|(_, active)| may_draft(&active.job));
             let offers: Vec<DraftOffer> = drafted
-                .map(|(sequence, active)| {
+                .filter_map(|(sequence, active)| {
                     let context = DraftContext {
                         sequence,
                         tokens: scheduler.tokens(sequence),
@@ -29,7 +29,8 @@ impl EngineLoop {
                         prediction: &active.job.prediction,
                         most: drafts.most(),
                     };
-                    drafts.propose(&context, |tokens| grammars.valid_drafts(sequence, tokens))
+                    let valid = |tokens: &[u32]| grammars.valid_drafts(sequence, tokens);
+                    drafts.propose(&context, valid, |offers| scheduler.fastest_offer(offers))
                 })
                 .collect();
             Ok(offers)

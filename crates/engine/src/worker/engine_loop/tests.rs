@@ -109,7 +109,7 @@ fn run(loaded: Loaded, jobs: Vec<Job>, proposer: Option<Box<dyn Proposer>>) -> (
         Ok(())
     };
     let mut engine = EngineLoop::new(loaded, inbox, Box::new(collect));
-    engine.drafts = proposer.map(|proposer| Drafts::new(proposer, 3));
+    engine.drafts = proposer.map(|proposer| Drafts::new(vec![proposer], 3));
     jobs.into_iter().for_each(|job| engine.submit(job));
     while !engine.jobs.is_empty() {
         assert!(engine.iterate().is_continue());

@@ -1,4 +1,4 @@
-//! `--warm-prompts`: prompts that are computed before serving, so that later requests find their prefix cached.
+//! Files with prompts, and computing them before serving, so that later requests find their prefix cached.
 //!
 //! A file of text is one system prompt. A file whose first line is a JSON object is JSON lines: `{"system": TEXT}`,
 //! `{"prompt": TEXT}` or `{"messages": [...], "tools": [...]}`.
@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 
 use crate::error::Error;
 
-/// Reads the prompts of a file. Fails with the number of the invalid line.
-pub fn read(path: &Path) -> Result<Vec<Input>, Error> {
-    let invalid = |why: String| Error::usage(format!("--warm-prompts: {}: {why}", path.display()));
+/// Reads the prompts of the file that an option names. Fails with the number of the invalid line.
+pub fn read(path: &Path, option: &str) -> Result<Vec<Input>, Error> {
+    let invalid = |why: String| Error::usage(format!("{option}: {}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| invalid(error.to_string()))?;
     parse(&text).map_err(invalid)
 }
@@ -57,7 +57,7 @@ fn system_prompt(text: &str) -> Input {
 }
 
 /// Computes the prompts for each tenant, one after another. Logs and skips those that fail.
-pub fn compute(engine: &Handle, prompts: &[Input], tenants: &[String]) {
+pub fn warm_up(engine: &Handle, prompts: &[Input], tenants: &[String]) {
     for (number, prompt) in prompts.iter().enumerate() {
         for tenant in tenants {
             let mut request = Request::new(format!("warm-{number}-{tenant}"), prompt.clone());

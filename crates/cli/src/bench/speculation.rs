@@ -1,0 +1,266 @@
+//! Speculative decoding, measured: the same prompts with and without draft tokens, at several numbers of streams.
+//!
+//! One engine answers both: a request can switch its draft tokens off. No answer may help a later one, so each round has a
+//! cache salt of its own.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use omnibus_engine::{
+    DRAFT_POSITIONS, DraftPosition, DraftSource, EventStream, Handle, Input, Request, Settings, Speculation,
+    Stats,
+};
+use serde::Serialize;
+
+use crate::completion_output::{self, Collected};
+use crate::error::Error;
+use crate::settings::{Config, SpeculationBenchSettings};
+use crate::{log, model, output, prompt_file};
+
+/// The results, as `--json` prints them.
+#[derive(Debug, Serialize)]
+pub struct SpeculationBench {
+    /// The model.
+    pub model: String,
+    /// Where draft tokens come from.
+    pub drafts: String,
+    /// Prompts of a round.
+    pub prompts: usize,
+    /// One for each number of streams.
+    pub cases: Vec<StreamsCase>,
+    /// Answers that differ with and without draft tokens.
+    pub different_answers: usize,
+}
+
+/// Prompts that are answered by so many at once.
+#[derive(Debug, Serialize)]
+pub struct StreamsCase {
+    /// Requests at once.
+    pub streams: usize,
+    /// Tokens a second without draft tokens.
+    pub plain_tokens_per_s: f64,
+    /// And with.
+    pub tokens_per_s: f64,
+    /// Tokens that a decode step gives a sequence, the sampled one included.
+    pub tokens_per_step: f64,
+    /// Of the draft tokens at each position, the share that was accepted where those before it were.
+    pub acceptance: Vec<f64>,
+}
+
+/// What a round yields.
+struct Round {
+    seconds: f64,
+    tokens: usize,
+    texts: Vec<String>,
+    stats: DraftStats,
+}
+
+/// Counters of draft tokens.
+#[derive(Debug, Clone, Copy, Default)]
+struct DraftStats {
+    generated: u64,
+    accepted: u64,
+    positions: [DraftPosition; DRAFT_POSITIONS],
+}
+
+/// Runs the benchmark, with a line on stderr after each case.
+pub fn run(config: &Config) -> Result<SpeculationBench, Error> {
+    log::install(&crate::settings::Log { filter: "warn".to_owned(), ..config.log.clone() });
+    let bench = &config.speculation_bench;
+    let prompts = prompts(bench)?;
+    let mut settings = model::with_local_draft(config.engine.clone())?;
+    let most = bench.streams.iter().copied().max().unwrap_or(1);
+    settings.max_num_seqs = most;
+    if settings.speculation.source == DraftSource::Auto && settings.speculation.draft_model.is_none() {
+        settings.speculation.source = DraftSource::Ngram;
+    }
+    let drafts = name_of(&settings);
+    let source = model::source(config.model.as_deref(), &[])?;
+    let handle = omnibus_engine::start(vec![source], settings).map_err(Error::failed)?;
+    let runtime = completion_output::runtime()?;
+    let (mut cases, mut different_answers) = (Vec::new(), 0);
+    for streams in &bench.streams {
+        let mut best: BTreeMap<bool, Round> = BTreeMap::new();
+        for round in 0..bench.rounds {
+            let mut answers = Vec::new();
+            for speculation in [Speculation::Off, Speculation::Allowed] {
+                let request = |prompt: &Input| Request {
+                    speculation,
+                    cache_salt: Some(format!("{streams} {round} {speculation:?}")),
+                    ..completion_output::request(config, prompt.clone())
+                };
+                let requests = prompts.iter().map(request).collect();
+                let measured = runtime.block_on(measure(&handle, requests, *streams))?;
+                answers.push(measured.texts.clone());
+                let drafted = speculation == Speculation::Allowed;
+                let is_faster = |best: &Round| measured.seconds < best.seconds;
+                // The first of several rounds teaches the engine what rows cost.
+                let counts = round > 0 || bench.rounds == 1;
+                if counts && best.get(&drafted).is_none_or(is_faster) {
+                    best.insert(drafted, measured);
+                }
+            }
+            if let [plain, drafted] = &answers[..] {
+                different_answers += plain.iter().zip(drafted).filter(|(one, other)| one != other).count();
+            }
+        }
+        if let (Some(plain), Some(drafted)) = (best.get(&false), best.get(&true)) {
+            let case = StreamsCase::of(*streams, plain, drafted);
+            output::note(case.row());
+            cases.push(case);
+        }
+    }
+    Ok(SpeculationBench {
+        model: config.model.clone().unwrap_or_else(|| "the embedded model".to_owned()),
+        drafts,
+        prompts: prompts.len(),
+        cases,
+        different_answers,
+    })
+}
+
+fn name_of(settings: &Settings) -> String {
+    match (&settings.speculation.source, &settings.speculation.draft_model) {
+        (DraftSource::Off, _) => "none".to_owned(),
+        (DraftSource::Auto | DraftSource::Model, Some(draft)) => draft.display().to_string(),
+        _ => "n-grams".to_owned(),
+    }
+}
+
+/// The prompts of the file, or some that ask for their own text.
+fn prompts(bench: &SpeculationBenchSettings) -> Result<Vec<Input>, Error> {
+    if let Some(path) = &bench.prompts {
+        return prompt_file::read(path, "--prompts");
+    }
+    let line =
+        |at: usize| format!("Line {at} leaves platform {} at {}:{:02}.", at % 7, 6 + at % 12, at * 17 % 60);
+    let prompt = |number: usize| {
+        let text: Vec<String> = (0..12).map(|at| line(12 * number + at)).collect();
+        let text = text.join("\n");
+        Input::Text(format!("The timetable:\n{text}\n\nThe timetable again:\n{}", &text[..60]))
+    };
+    Ok((0..12).map(prompt).collect())
+}
+
+/// Sends all requests, at most so many at once.
+async fn measure(handle: &Handle, requests: Vec<Request>, streams: usize) -> Result<Round, Error> {
+    let before = DraftStats::of(&handle.stats());
+    let started = Instant::now();
+    let mut texts = vec![String::new(); requests.len()];
+    let mut tokens = 0;
+    let mut waiting = requests.into_iter().enumerate();
+    let mut running = tokio::task::JoinSet::new();
+    loop {
+        while running.len() < streams {
+            let Some((at, mut request)) = waiting.next() else { break };
+            request.id = format!("bench-{at}");
+            let events: EventStream = handle.submit(request).map_err(Error::failed)?;
+            running.spawn(async move { (at, completion_output::collect(events).await) });
+        }
+        let Some(done) = running.join_next().await else { break };
+        let (at, collected) = done.map_err(Error::failed)?;
+        let Collected { text, usage } = collected?;
+        tokens += usage.completion_tokens;
+        if let Some(of) = texts.get_mut(at) {
+            *of = text;
+        }
+    }
+    let seconds = started.elapsed().max(Duration::from_micros(1)).as_secs_f64();
+    let stats = DraftStats::of(&handle.stats()).since(&before);
+    Ok(Round { seconds, tokens, texts, stats })
+}
+
+impl DraftStats {
+    fn of(stats: &Stats) -> Self {
+        let scheduler = &stats.scheduler;
+        Self {
+            generated: scheduler.generated_tokens_total,
+            accepted: scheduler.accepted_draft_tokens_total,
+            positions: scheduler.draft_positions,
+        }
+    }
+
+    fn since(self, before: &Self) -> Self {
+        let mut positions = self.positions;
+        for (now, before) in positions.iter_mut().zip(&before.positions) {
+            now.verified -= before.verified;
+            now.accepted -= before.accepted;
+        }
+        Self {
+            generated: self.generated - before.generated,
+            accepted: self.accepted - before.accepted,
+            positions,
+        }
+    }
+
+    /// Of the draft tokens at each position, the share that was accepted where those before it were.
+    fn acceptance(&self) -> Vec<f64> {
+        let mut before = None;
+        let shares = self.positions.iter().map(|position| {
+            let reached = before.map_or(position.verified, |accepted: u64| accepted.min(position.verified));
+            before = Some(position.accepted);
+            position.accepted as f64 / reached.max(1) as f64
+        });
+        let measured = self.positions.iter().take_while(|position| position.verified > 0).count();
+        shares.take(measured).collect()
+    }
+}
+
+impl StreamsCase {
+    fn of(streams: usize, plain: &Round, drafted: &Round) -> Self {
+        let steps = drafted.stats.generated.saturating_sub(drafted.stats.accepted).max(1);
+        Self {
+            streams,
+            plain_tokens_per_s: plain.tokens as f64 / plain.seconds,
+            tokens_per_s: drafted.tokens as f64 / drafted.seconds,
+            tokens_per_step: drafted.stats.generated as f64 / steps as f64,
+            acceptance: drafted.stats.acceptance(),
+        }
+    }
+
+    fn row(&self) -> String {
+        let acceptance: Vec<String> =
+            self.acceptance.iter().map(|share| format!("{:.0}", 100.0 * share)).collect();
+        format!(
+            "{:>7} {:>12.1} {:>12.1} {:>7.2}x {:>12.2}  {}",
+            self.streams,
+            self.plain_tokens_per_s,
+            self.tokens_per_s,
+            self.tokens_per_s / self.plain_tokens_per_s,
+            self.tokens_per_step,
+            acceptance.join(" "),
+        )
+    }
+}
+
+impl SpeculationBench {
+    /// A table for the terminal.
+    pub fn table(&self) -> String {
+        let mut lines = vec![
+            format!("{}, draft tokens: {}, {} prompts", self.model, self.drafts, self.prompts),
+            format!(
+                "{:>7} {:>12} {:>12} {:>8} {:>12}  % accepted by position",
+                "streams", "off, tok/s", "on, tok/s", "ratio", "tokens/step"
+            ),
+        ];
+        lines.extend(self.cases.iter().map(StreamsCase::row));
+        lines.push(match self.different_answers {
+            0 => "answers are equal with and without".to_owned(),
+            count => format!("{count} answers differ"),
+        });
+        lines.join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn acceptance_counts_those_whose_predecessors_were_accepted() {
+        let position = |verified, accepted| DraftPosition { verified, accepted };
+        let mut stats = DraftStats::default();
+        stats.positions[..3].copy_from_slice(&[position(100, 80), position(90, 40), position(50, 10)]);
+        assert_eq!(stats.acceptance(), [0.8, 0.5, 0.25]);
+    }
+}
