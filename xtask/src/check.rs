@@ -15,7 +15,7 @@ use crate::{cuda_kernels, macos_shim, paths, tidy};
 const CLIPPY: &str = "clippy";
 
 /// Minutes of the soak beside the tests.
-const SOAK_MINUTES: &str = "3";
+const SOAK_MINUTES: &str = "1";
 
 /// Runs every step, up to the first that fails.
 pub fn run(arguments: &[String]) -> Result<(), String> {

@@ -55,7 +55,7 @@ pub enum Failure {
          {completion_tokens} of completion do not fit"
     )]
     TooLong {
-        /// Tokens of the prompt.
+        /// Tokens of the prompt; of a text that is many times too long, those of its first part.
         prompt_tokens: usize,
         /// Tokens of the answer at least: as many as the request wants, or one.
         completion_tokens: usize,

@@ -10,6 +10,7 @@ mod embed;
 mod event_stream;
 mod handle;
 mod loaded_model;
+mod long_text;
 mod media;
 mod message_boundaries;
 mod message_formats;

@@ -2,6 +2,8 @@
 //!
 //! A keyword that limits values is honoured or refused with its path; annotations have no effect and are left out.
 
+mod closed;
+
 use serde_json::{Map, Value};
 
 use crate::error::GrammarError;
@@ -96,13 +98,15 @@ pub(crate) fn read(text: &str, limits: &GrammarLimits) -> Result<Value, GrammarE
     read_value(schema, SchemaUse::Strict, limits)
 }
 
-/// Checks a schema and leaves out its annotations.
+/// Checks a schema, leaves out its annotations, and closes its objects.
 pub(crate) fn read_value(
     schema: Value,
     schema_use: SchemaUse,
     limits: &GrammarLimits,
 ) -> Result<Value, GrammarError> {
-    Checker { depth_max: limits.depth, schema_use }.schema(schema, &Path::default())
+    let mut schema = Checker { depth_max: limits.depth, schema_use }.schema(schema, &Path::default())?;
+    closed::close(&mut schema);
+    Ok(schema)
 }
 
 struct Checker {
@@ -242,7 +246,9 @@ mod tests {
         check(
             r##"{"title": "T", "type": "object", "x-order": 1, "properties": {"title": {"type": "string",
                 "description": "D", "uniqueItems": false}}, "propertyNames": {"type": "string"}}"##,
-            expect![[r#"{"type":"object","properties":{"title":{"type":"string"}}}"#]],
+            expect![[
+                r#"{"type":"object","properties":{"title":{"type":"string"}},"additionalProperties":false}"#
+            ]],
         );
     }
 

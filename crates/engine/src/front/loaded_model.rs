@@ -158,7 +158,12 @@ impl LoadedModel {
         place: Admission,
     ) -> Result<EventStream, Failure> {
         let id = self.next_id();
-        let prompt = model.text.prompt(&request.input, AddSpecial::Yes, salt(&request, id))?;
+        let prompt = model.text.prompt(
+            &request.input,
+            AddSpecial::Yes,
+            Some(model.limits.max_model_len),
+            salt(&request, id),
+        )?;
         self.queue(id, (request, model), prompt, place)
     }
 

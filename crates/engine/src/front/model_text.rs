@@ -5,16 +5,16 @@ use std::sync::Arc;
 use omnibus_grammar::{GrammarLimits, Reasoning};
 use omnibus_model::Source;
 use omnibus_text::{
-    AddSpecial, ChatTemplate, GenerationPrompt, InfillFormat, Message, RenderInput, SkipSpecial,
+    AddSpecial, ChatTemplate, Error, GenerationPrompt, InfillFormat, Message, RenderInput, SkipSpecial,
     TemplateName, Tokenizer, TokenizerFiles, Tool,
 };
 use serde_json::{Map, Value};
 
-use super::call_grammar;
 use super::media::{self, MediaReader, Prepared, PromptMedia};
 use super::message_boundaries::{MessageBoundaries, Rendered};
 use super::message_formats::MessageFormats;
 use super::output_text::OutputText;
+use super::{call_grammar, long_text};
 use crate::error::{Failure, StartError};
 use crate::message::Ready;
 use crate::request::{Chat, Input, Request, StructuredOutput};
@@ -117,11 +117,13 @@ impl ModelText {
         Self { prefix: ready.prefix.clone(), media, ..self }
     }
 
-    /// A request's prompt. `salt`: only requests of equal salt share what is kept of their media.
+    /// A request's prompt. `most`: a text that surely has more tokens than this is refused before it is tokenized whole. `salt`:
+    /// only requests of equal salt share what is kept of their media.
     pub(crate) fn prompt(
         &self,
         input: &Input,
         special: AddSpecial,
+        most: Option<usize>,
         salt: u128,
     ) -> Result<TokenizedPrompt, Failure> {
         if let (Input::Chat(chat), Some(reader)) = (input, &self.media) {
@@ -130,11 +132,7 @@ impl ModelText {
                 return self.prompt_with_media(chat, parts);
             }
         }
-        let encode = |text: &str, special| {
-            self.tokenizer
-                .encode(text, special)
-                .map_err(|error| Failure::bad_request("prompt", error.to_string()))
-        };
+        let encode = |text: &str, special| self.encode_within(text, special, most);
         if !self.prefix.is_empty() {
             let rest = match input {
                 Input::Tokens(tokens) => tokens.clone(),
@@ -155,6 +153,21 @@ impl ModelText {
             }
         };
         Ok(TokenizedPrompt { tokens, rendered, media: PromptMedia::default() })
+    }
+
+    fn encode_within(
+        &self,
+        text: &str,
+        special: AddSpecial,
+        most: Option<usize>,
+    ) -> Result<Vec<u32>, Failure> {
+        let fail = |error: Error| Failure::bad_request("prompt", error.to_string());
+        if let Some(limit) = most
+            && let Some(prompt_tokens) = long_text::excess(&self.tokenizer, text, limit).map_err(fail)?
+        {
+            return Err(Failure::TooLong { prompt_tokens, completion_tokens: 1, limit });
+        }
+        self.tokenizer.encode(text, special).map_err(fail)
     }
 
     /// A conversation with media, whose placeholders are expanded.

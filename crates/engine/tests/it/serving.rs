@@ -249,6 +249,13 @@ fn an_invalid_request_is_refused_by_its_field() {
     let vocab = engine.details().unwrap().vocab_size as u32;
     let longest = engine.details().unwrap().max_model_len;
     assert!(matches!(refused(complete("a", "hi", longest)), Failure::TooLong { .. }));
+    // Megabytes are not tokenized to be counted.
+    let long = "the bus stops at the market. ".repeat(1 << 20);
+    let Failure::TooLong { prompt_tokens, .. } = refused(complete("a", &long, 1)) else {
+        panic!("it is too long")
+    };
+    assert!(prompt_tokens > 4096 && prompt_tokens < 1 << 18, "{prompt_tokens}");
+    assert!(matches!(refused(chat("a", &long)), Failure::TooLong { .. }));
     let foreign = Request::new("b", Input::Tokens(vec![vocab]));
     assert!(matches!(refused(foreign), Failure::BadRequest { field, .. } if field == "prompt"));
     let mut biased = complete("c", "hi", 1);

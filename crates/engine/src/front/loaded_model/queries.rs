@@ -55,7 +55,7 @@ impl LoadedModel {
         let has_media = matches!(input, Input::Chat(chat) if !chat.media.is_empty());
         let _place = if has_media { self.admit("")? } else { Admission::default() };
         let salt = digest(&[b"tokenize"]);
-        Ok(text.prompt(&text.adapt(input.clone())?, special, salt)?.tokens)
+        Ok(text.prompt(&text.adapt(input.clone())?, special, None, salt)?.tokens)
     }
 
     /// Whether the engine makes progress.
