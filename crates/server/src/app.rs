@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 
+use crate::access::Access;
 use crate::auth::Keys;
 use crate::engine::Engine;
 use crate::error::ApiError;
@@ -18,6 +19,8 @@ use crate::stored_responses::StoredResponses;
 /// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// Which hosts and origins requests may name.
+    pub access: Access,
     /// Accepted API keys.
     pub keys: Keys,
     /// Limits on one request.
@@ -59,6 +62,7 @@ pub enum ModelNames {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            access: Access::default(),
             keys: Keys::default(),
             limits: Limits::default(),
             shutdown_timeout: Duration::from_secs(30),
@@ -75,6 +79,8 @@ impl Default for Settings {
 pub struct App {
     /// Generates completions.
     pub engine: Arc<dyn Engine>,
+    /// Which hosts and origins requests may name.
+    pub access: Access,
     /// Accepted API keys.
     pub keys: Keys,
     /// Receives the bodies of requests.
@@ -101,6 +107,7 @@ impl App {
     pub fn new(engine: Arc<dyn Engine>, settings: &Settings) -> Self {
         Self {
             engine,
+            access: settings.access.clone(),
             keys: settings.keys.clone(),
             bodies: Bodies::new(settings.limits),
             metrics: metrics::install(),

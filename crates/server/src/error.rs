@@ -51,6 +51,8 @@ pub enum ErrorKind {
     InvalidRequest,
     /// 401: the API key is missing or wrong.
     Unauthorized,
+    /// 403: the client may not do this.
+    Forbidden,
     /// 404: the route, model or object does not exist.
     NotFound,
     /// 405: the route has other methods.
@@ -77,6 +79,7 @@ impl ErrorKind {
         match self {
             Self::InvalidRequest => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::Forbidden => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
@@ -132,6 +135,11 @@ impl ApiError {
     pub fn unauthorized() -> Self {
         let message = "a valid API key is required, as `Authorization: Bearer KEY`";
         Self::new(ErrorKind::Unauthorized, "invalid_api_key", message)
+    }
+
+    /// 403: the client may not do this, whatever it sends.
+    pub fn forbidden(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Forbidden, code, message)
     }
 
     /// 404: the route or object does not exist.

@@ -3,6 +3,7 @@
 //! Invariant: a request body is read in [`wire`], becomes an engine request in [`lower`] once, and the
 //! engine's events become frames in [`response`]. Nothing here knows arrays or blocks.
 
+mod access;
 mod api;
 mod app;
 mod auth;
@@ -25,13 +26,14 @@ mod routes;
 mod stored_responses;
 pub mod wire;
 
+pub use access::{Access, AllowedHosts, AllowedOrigins, HostError, OriginError};
 pub use api::{Api, Origin, Prepared, RequestContext, generate, respond};
 pub use app::{AdapterUpdates, App, ModelNames, Settings};
 pub use auth::{KeyError, Keys};
 pub use engine::{Engine, Events, ModelName, Transcripts};
 pub use error::{ApiError, ErrorFormat, ErrorKind, Overflow, render as render_errors};
 pub use limits::Limits;
-pub use listen::{bind, serve};
+pub use listen::{InheritedSockets, ListenAddress, Listeners, serve};
 pub use media_urls::MediaUrls;
 pub use request_id::RequestId;
 pub use routes::router;

@@ -1,6 +1,7 @@
 //! Tests of the binary with the embedded model: processes, sockets, exit codes.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
+mod access;
 mod adapters;
 mod commands;
 mod folders;

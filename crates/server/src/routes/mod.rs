@@ -23,7 +23,7 @@ use axum::{Extension, Router};
 use crate::app::App;
 use crate::error::{ApiError, ErrorFormat};
 use crate::response::{anthropic, openai};
-use crate::{auth, error, metrics, openapi, request_id};
+use crate::{access, auth, error, metrics, openapi, request_id};
 use status::OpenApiDocument;
 pub use table::ROUTES;
 
@@ -43,6 +43,8 @@ pub fn router(app: Arc<App>) -> Router {
         .fallback(no_route)
         .layer(Extension(document))
         .layer(from_fn_with_state(app.keys.clone(), auth::layer))
+        .layer(access::cors(app.access.origins.clone(), &[]))
+        .layer(from_fn_with_state(app.access.clone(), access::layer))
         .layer(from_fn_with_state(ERROR_FORMATS, error::render))
         .layer(from_fn(metrics::layer))
         .layer(from_fn(request_id::layer))

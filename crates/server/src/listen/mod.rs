@@ -2,38 +2,39 @@
 //!
 //! Invariant: a shutdown takes at most the shutdown timeout plus [`CLOSE_TIMEOUT`].
 
+mod sockets;
+
 use std::convert::Infallible;
 use std::future::Future;
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use futures::future::join_all;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::access::Arrival;
 use crate::app::{App, Settings};
 use crate::engine::Engine;
 use crate::metrics::UPKEEP;
 use crate::routes::router;
+use sockets::Listener;
+pub use sockets::{InheritedSockets, ListenAddress, Listeners};
 
 /// Time for connections to send their last bytes after the last request ended.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause after a failed accept, which most often means that file descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Length of the accept queue: a burst of connections waits instead of being reset.
-const BACKLOG: u32 = 4096;
-
-/// Serves `engine` on `listener` until `stop` resolves, then drains for up to the shutdown timeout.
+/// Serves `engine` on `listeners` until `stop` resolves, then drains for up to the shutdown timeout.
 pub async fn serve(
-    listener: TcpListener,
+    listeners: Listeners,
     engine: Arc<dyn Engine>,
     settings: Settings,
     stop: impl Future<Output = ()>,
@@ -44,10 +45,10 @@ pub async fn serve(
     let graceful = GracefulShutdown::new();
     let upkeep = tokio::spawn(upkeep(Arc::clone(&app)));
     tokio::select! {
-        () = connections.accept(&listener, &graceful) => {}
+        _ = join_all(listeners.iter().map(|listener| connections.accept_all(listener, &graceful))) => {}
         () = stop => {}
     }
-    drop(listener);
+    drop(listeners);
     app.stop();
     tracing::info!(timeout_s = settings.shutdown_timeout.as_secs_f64(), "shutting down");
     let closed = graceful.shutdown();
@@ -72,24 +73,42 @@ struct Connections {
 }
 
 impl Connections {
-    async fn accept(&self, listener: &TcpListener, graceful: &GracefulShutdown) {
+    async fn accept_all(&self, listener: &Listener, graceful: &GracefulShutdown) {
         loop {
-            match listener.accept().await {
-                Ok((stream, _)) => self.start(stream, graceful),
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
+            if let Err(error) = self.accept(listener, graceful).await {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 
-    fn start(&self, stream: TcpStream, graceful: &GracefulShutdown) {
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "cannot set TCP_NODELAY");
+    /// Accepts the next connection, and serves it in a task of its own.
+    async fn accept(&self, listener: &Listener, graceful: &GracefulShutdown) -> std::io::Result<()> {
+        match listener {
+            Listener::Tcp(listener, bound) => {
+                let (stream, _) = listener.accept().await?;
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!(%error, "cannot set TCP_NODELAY");
+                }
+                self.start(stream, Arrival::Tcp(*bound), graceful);
+            }
+            Listener::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                self.start(stream, Arrival::Unix, graceful);
+            }
         }
+        Ok(())
+    }
+
+    fn start(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        arrival: Arrival,
+        graceful: &GracefulShutdown,
+    ) {
         let router = self.router.clone();
-        let service = service_fn(move |request: hyper::Request<Incoming>| respond(router.clone(), request));
+        let service =
+            service_fn(move |request: hyper::Request<Incoming>| respond(router.clone(), arrival, request));
         let mut builder = auto::Builder::new(TokioExecutor::new()).http1_only();
         builder.http1().timer(TokioTimer::new()).header_read_timeout(self.header_timeout);
         // A connection that became a WebSocket is not waited for at the end.
@@ -105,28 +124,10 @@ impl Connections {
 
 async fn respond(
     router: Router,
+    arrival: Arrival,
     request: hyper::Request<Incoming>,
 ) -> Result<axum::response::Response, Infallible> {
-    tower::ServiceExt::oneshot(router, request.map(Body::new)).await
-}
-
-/// Listens on the first address of `host` that can be bound. Fails with the last address's error.
-pub async fn bind(host: &str, port: u16) -> io::Result<TcpListener> {
-    let mut refused = io::Error::new(io::ErrorKind::NotFound, "the host name has no address");
-    for address in tokio::net::lookup_host((host, port)).await? {
-        match listen(address) {
-            Ok(listener) => return Ok(listener),
-            Err(error) => refused = error,
-        }
-    }
-    Err(refused)
-}
-
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // A new server can bind the port while old connections are in TIME_WAIT.
-    #[cfg(unix)]
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
+    let mut request = request.map(Body::new);
+    request.extensions_mut().insert(arrival);
+    tower::ServiceExt::oneshot(router, request).await
 }

@@ -1,0 +1,60 @@
+//! What `omnibus serve` passes to the server, made from its settings.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use omnibus_server::{
+    Access, InheritedSockets, Keys, Limits, Listeners, MediaUrls, Settings, StoredResponses,
+};
+
+use crate::error::Error;
+use crate::settings::Listen;
+
+/// The server's settings.
+pub fn settings(listen: &Listen) -> Result<Settings, Error> {
+    let mut keys = listen.keys.clone();
+    if let Some(path) = &listen.key_file {
+        let from_file: Vec<String> = Keys::lines(&read(path)?).collect();
+        if from_file.is_empty() {
+            return Err(Error::usage(format!("--api-key-file: {} has no keys", path.display())));
+        }
+        keys.extend(from_file);
+    }
+    let responses = match &listen.state_dir {
+        Some(folder) => StoredResponses::in_folder(folder).map_err(|error| {
+            Error::usage(format!("--state-dir: cannot use {}: {error}", folder.display()))
+        })?,
+        None => StoredResponses::default(),
+    };
+    // A name that the server listens on is a name of the server.
+    let hosts = listen.allowed_hosts.clone().with_name(&listen.host);
+    Ok(Settings {
+        access: Access { hosts, origins: listen.allowed_origins.clone() },
+        keys: Keys::new(keys).map_err(Error::usage)?,
+        limits: Limits { body_bytes: listen.body_bytes, ..Limits::default() },
+        shutdown_timeout: Duration::from_secs_f64(listen.shutdown_timeout_s),
+        model_names: listen.model_names,
+        responses: Arc::new(responses),
+        adapter_updates: listen.adapter_updates,
+        media_urls: MediaUrls::new(&listen.media_domains, &listen.media_directories)
+            .map_err(|error| Error::usage(format!("--allow-media-domain and --allow-media-dir: {error}")))?,
+        ..Settings::default()
+    })
+}
+
+fn read(path: &Path) -> Result<String, Error> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Error::usage(format!("--api-key-file: cannot read {}: {error}", path.display())))
+}
+
+/// The sockets to accept connections on: those of the service manager, else a UNIX socket, else a TCP one.
+pub async fn listeners(listen: &Listen, inherited: Option<InheritedSockets>) -> Result<Listeners, Error> {
+    let Listen { host, port, .. } = listen;
+    let (listeners, place) = match (inherited, &listen.uds) {
+        (Some(sockets), _) => (Listeners::inherit(sockets), "the sockets of LISTEN_FDS".to_owned()),
+        (None, Some(path)) => (Listeners::bind_unix(path), path.display().to_string()),
+        (None, None) => (Listeners::bind(host, *port).await, format!("{host}:{port}")),
+    };
+    listeners.map_err(|error| Error::failed(format!("cannot listen on {place}: {error}")))
+}
