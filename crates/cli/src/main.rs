@@ -16,6 +16,7 @@ mod log;
 mod model;
 mod output;
 mod progress;
+mod reload_signal;
 mod settings;
 mod stop_signals;
 mod warm_prompts;

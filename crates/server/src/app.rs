@@ -14,13 +14,19 @@ use crate::event_log::EventLogs;
 use crate::limits::{Bodies, Limits};
 use crate::media_urls::MediaUrls;
 use crate::metrics;
+use crate::root_path::RootPath;
 use crate::stored_responses::StoredResponses;
+use crate::tls::Tls;
 
 /// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Which hosts and origins requests may name.
     pub access: Access,
+    /// The prefix of paths that a proxy adds.
+    pub root_path: RootPath,
+    /// The certificate of TCP connections; without one they are not encrypted.
+    pub tls: Option<Tls>,
     /// Accepted API keys.
     pub keys: Keys,
     /// Limits on one request.
@@ -63,6 +69,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             access: Access::default(),
+            root_path: RootPath::default(),
+            tls: None,
             keys: Keys::default(),
             limits: Limits::default(),
             shutdown_timeout: Duration::from_secs(30),
@@ -81,6 +89,8 @@ pub struct App {
     pub engine: Arc<dyn Engine>,
     /// Which hosts and origins requests may name.
     pub access: Access,
+    /// The prefix of paths that a proxy adds.
+    pub root_path: RootPath,
     /// Accepted API keys.
     pub keys: Keys,
     /// Receives the bodies of requests.
@@ -108,6 +118,7 @@ impl App {
         Self {
             engine,
             access: settings.access.clone(),
+            root_path: settings.root_path.clone(),
             keys: settings.keys.clone(),
             bodies: Bodies::new(settings.limits),
             metrics: metrics::install(),

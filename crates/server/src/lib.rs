@@ -22,8 +22,10 @@ mod openapi;
 mod outbound;
 mod request_id;
 pub mod response;
+mod root_path;
 mod routes;
 mod stored_responses;
+mod tls;
 pub mod wire;
 
 pub use access::{Access, AllowedHosts, AllowedOrigins, HostError, OriginError};
@@ -36,5 +38,7 @@ pub use limits::Limits;
 pub use listen::{InheritedSockets, ListenAddress, Listeners, serve};
 pub use media_urls::MediaUrls;
 pub use request_id::RequestId;
+pub use root_path::{RootPath, RootPathError};
 pub use routes::router;
 pub use stored_responses::{StoredResponse, StoredResponses};
+pub use tls::{Tls, TlsError};

@@ -6,6 +6,7 @@ use axum::routing::MethodRouter;
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
+use crate::root_path::RootPath;
 use crate::wire::fields::{Field, Handling};
 
 /// A route: a method of a path.
@@ -109,15 +110,17 @@ const QUERIES: &[QueryParameter] = &[
 ];
 
 /// The document.
-pub fn document(routes: &[Operation]) -> Value {
+pub fn document(routes: &[Operation], root_path: &RootPath) -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for operation in routes {
         let path = operation.path.replace("{*", "{");
         let item = paths.entry(path).or_insert_with(|| json!({}));
         item[operation.method] = operation.document();
     }
+    let server = if root_path.as_str().is_empty() { "/" } else { root_path.as_str() };
     json!({
         "openapi": "3.1.0",
+        "servers": [{"url": server}],
         "info": {"title": "mlx-omnibus", "version": env!("CARGO_PKG_VERSION")},
         "security": [{}, {"bearer": []}, {"key": []}],
         "paths": paths,
@@ -250,7 +253,7 @@ mod tests {
 
     #[test]
     fn fields_are_those_of_the_tables() {
-        let document = document(ROUTES);
+        let document = document(ROUTES, &RootPath::default());
         let body = &document["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"];
         let schema = &body["application/json"]["schema"];
         assert_eq!(schema["additionalProperties"], false);

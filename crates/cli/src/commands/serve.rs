@@ -10,6 +10,7 @@ use omnibus_server::{AdapterUpdates, InheritedSockets, Settings};
 use super::serve_announcement::announce;
 use super::{engine, serve_settings};
 use crate::error::Error;
+use crate::reload_signal::Reloaded;
 use crate::settings::{Config, EngineIsolation};
 use crate::stop_signals::StopSignals;
 use crate::{log, model, warm_prompts};
@@ -68,6 +69,8 @@ async fn serve(
             () = signals.recv() => return Ok(()),
         }
     }
+    let reloaded = Reloaded { tls: settings.tls.clone() };
+    reloaded.on_signal().map_err(Error::failed)?;
     announce(&config, &addresses, &handle);
     let stop = async move {
         signals.recv().await;

@@ -14,7 +14,7 @@ pub fn announce(config: &Config, addresses: &[ListenAddress], handle: &Handle) {
     let model = handle.models().into_iter().next().map(|model| model.id).unwrap_or_default();
     let memory = handle.details().map(|details| details.memory).unwrap_or_default();
     warn_if_open(config, addresses);
-    let urls: Vec<String> = addresses.iter().map(url).collect();
+    let urls: Vec<String> = addresses.iter().map(|address| url(&config.listen, address)).collect();
     let url = urls.first().cloned().unwrap_or_default();
     match config.log.format {
         LogFormat::Json => {
@@ -47,9 +47,10 @@ fn warn_if_open(config: &Config, addresses: &[ListenAddress]) {
     }
 }
 
-fn url(address: &ListenAddress) -> String {
+fn url(listen: &Listen, address: &ListenAddress) -> String {
+    let scheme = if listen.tls_certificate.is_some() { "https" } else { "http" };
     match address {
-        ListenAddress::Tcp(address) => format!("http://{}", reachable(*address)),
+        ListenAddress::Tcp(address) => format!("{scheme}://{}", reachable(*address)),
         ListenAddress::Unix(path) => format!("unix:{}", path.display()),
     }
 }
@@ -68,7 +69,7 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
 /// A `curl` line for chat, for text completion when the model has no chat template, or for speech.
 fn curl(config: &Config, address: &ListenAddress, model: &str, handle: &Handle) -> String {
     let base = match address {
-        ListenAddress::Tcp(_) => url(address),
+        ListenAddress::Tcp(_) => url(&config.listen, address),
         ListenAddress::Unix(path) => format!("--unix-socket '{}' http://localhost", path.display()),
     };
     let key = if is_open(&config.listen) { "" } else { " -H \"authorization: Bearer $OMNIBUS_API_KEY\"" };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use omnibus_server::{
-    Access, InheritedSockets, Keys, Limits, Listeners, MediaUrls, Settings, StoredResponses,
+    Access, InheritedSockets, Keys, Limits, Listeners, MediaUrls, Settings, StoredResponses, Tls,
 };
 
 use crate::error::Error;
@@ -30,6 +30,8 @@ pub fn settings(listen: &Listen) -> Result<Settings, Error> {
     // A name that the server listens on is a name of the server.
     let hosts = listen.allowed_hosts.clone().with_name(&listen.host);
     Ok(Settings {
+        tls: tls(listen)?,
+        root_path: listen.root_path.clone(),
         access: Access { hosts, origins: listen.allowed_origins.clone() },
         keys: Keys::new(keys).map_err(Error::usage)?,
         limits: Limits { body_bytes: listen.body_bytes, ..Limits::default() },
@@ -46,6 +48,17 @@ pub fn settings(listen: &Listen) -> Result<Settings, Error> {
 fn read(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path)
         .map_err(|error| Error::usage(format!("--api-key-file: cannot read {}: {error}", path.display())))
+}
+
+fn tls(listen: &Listen) -> Result<Option<Tls>, Error> {
+    match (&listen.tls_certificate, &listen.tls_key) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => {
+            let tls = Tls::read(certificate.clone(), key.clone());
+            tls.map(Some).map_err(|error| Error::usage(format!("--tls-cert and --tls-key: {error}")))
+        }
+        _ => Err(Error::usage("--tls-cert and --tls-key need each other")),
+    }
 }
 
 /// The sockets to accept connections on: those of the service manager, else a UNIX socket, else a TCP one.

@@ -41,6 +41,12 @@ fn wrong_usage_is_exit_code_2() {
     check_wrong_usage(&["serve", "--api-key", ""], "empty");
     check_wrong_usage(&["serve", "--api-key-file", "/nowhere"], "/nowhere");
     check_wrong_usage(&["serve", "--config", "/nowhere"], "/nowhere");
+    check_wrong_usage(
+        &["serve", "--root-path", "omnibus"],
+        "--root-path: `omnibus` is not a prefix of paths",
+    );
+    check_wrong_usage(&["serve", "--tls-cert", "/nowhere"], "--tls-cert and --tls-key need each other");
+    check_wrong_usage(&["serve", "--tls-cert", "/no", "--tls-key", "/no"], "cannot read /no: ");
     check_wrong_usage(&["serve", "--allowed-hosts", "http://a"], "--allowed-hosts: `http://a` is not a host");
     check_wrong_usage(&["serve", "--allowed-origins", "a.example"], "`a.example` is not an origin");
     check_wrong_usage(&["generate"], "-p");

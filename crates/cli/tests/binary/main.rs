@@ -16,6 +16,7 @@ mod scripted_model;
 mod serving;
 mod stopping;
 mod structured;
+mod tls;
 mod tool_calls;
 
 use omnibus_testing::{client, hostile_requests as hostile, hub as hub_server};

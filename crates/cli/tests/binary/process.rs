@@ -100,6 +100,18 @@ impl Server {
         self.child.id()
     }
 
+    /// The next line on stderr that has this text. Waits for it.
+    pub fn line_with(&mut self, text: &str) -> String {
+        let stderr = self.stderr.as_mut().unwrap();
+        loop {
+            let mut line = String::new();
+            assert!(stderr.read_line(&mut line).unwrap() > 0, "the server ended without a line with {text}");
+            if line.contains(text) {
+                return line.trim().to_owned();
+            }
+        }
+    }
+
     /// Waits for the end of it and of the processes that it started; returns its exit status and the rest of stderr.
     pub fn wait(mut self) -> (ExitStatus, String) {
         let (sender, rest) = channel();

@@ -35,7 +35,7 @@ const ERROR_FORMATS: &[ErrorFormat] = &[
 
 /// The router of all routes.
 pub fn router(app: Arc<App>) -> Router {
-    let document = OpenApiDocument(Arc::new(openapi::document(ROUTES)));
+    let document = OpenApiDocument(Arc::new(openapi::document(ROUTES, &app.root_path)));
     ROUTES
         .iter()
         .fold(Router::new(), |router, route| router.route(route.path, (route.handler)()))

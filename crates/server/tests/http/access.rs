@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use super::client::{JSON, Reply, exchange, exchange_on, request};
 use super::refusals::check_works;
 use super::{Server, server, server_on, server_with, server_with_keys};
-use omnibus_server::{Access, AllowedHosts, AllowedOrigins, Listeners, Settings};
+use omnibus_server::{Access, AllowedHosts, AllowedOrigins, Listeners, RootPath, Settings};
 
 const CHAT: &str = "/v1/chat/completions";
 const HI: &[u8] = br#"{"messages":[{"role":"user","content":"hi"}],"max_tokens":1}"#;
@@ -258,4 +258,21 @@ fn a_unix_socket_replaces_nothing_but_an_abandoned_socket() {
     assert!(folder.path().join("served").exists());
     assert!(bind("no/folder").is_err());
     assert!(bind("free").is_ok());
+}
+
+#[test]
+fn a_proxys_prefix_is_taken_off() {
+    let settings = Settings { root_path: RootPath::new("/omnibus").unwrap(), ..Settings::default() };
+    let server = server_with(settings);
+    let local = ("host", "localhost");
+    for path in ["/omnibus/v1/models", "/v1/models"] {
+        let reply = ask(&server, "GET", path, &[local], b"");
+        assert_eq!(reply.json()["data"][0]["id"], "scripted", "{path}: {}", reply.body);
+    }
+    let document = ask(&server, "GET", "/omnibus/openapi.json", &[local], b"").json();
+    assert_eq!(document["servers"][0]["url"], "/omnibus");
+    let error = ask(&server, "POST", "/omnibus/v1/messages", &[local, JSON], b"{");
+    assert_eq!((error.status, error.json()["type"].as_str()), (400, Some("error")), "the format of its API");
+    assert_eq!(ask(&server, "GET", "/omnibusses/v1/models", &[local], b"").status, 404);
+    assert_eq!(ask(&server, "GET", "/omnibus/omnibus/v1/models", &[local], b"").status, 404);
 }

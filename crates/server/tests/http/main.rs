@@ -14,6 +14,7 @@ mod responses_api;
 mod scripted;
 mod stream;
 mod third_api;
+mod tls;
 
 use omnibus_testing::{client, hostile_requests as hostile, mutate};
 

@@ -1,6 +1,6 @@
 //! Settings of who reaches the HTTP server: other sockets, browsers' pages, and proxies.
 
-use omnibus_server::{AllowedHosts, AllowedOrigins};
+use omnibus_server::{AllowedHosts, AllowedOrigins, RootPath};
 
 use super::SERVE;
 use crate::settings::{Kind, Scope, Setting, Value};
@@ -48,6 +48,48 @@ pub const SETTINGS: &[Setting] = &[
         set: |config, value| {
             config.listen.allowed_origins =
                 AllowedOrigins::new(items(value)).map_err(|error| error.to_string())?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "root-path",
+        short: None,
+        kind: Kind::Text("/PREFIX"),
+        default: "",
+        section: "Access",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Prefix of paths under which a reverse proxy serves this server. It is taken off where a request has it, and stands in /openapi.json.",
+        set: |config, value| {
+            config.listen.root_path = RootPath::new(&value.text()).map_err(|error| error.to_string())?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "tls-cert",
+        short: None,
+        kind: Kind::Text("FILE"),
+        default: "",
+        section: "Access",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Certificate chain in PEM: TCP connections are encrypted. Needs --tls-key. Read again on SIGHUP.",
+        set: |config, value| {
+            config.listen.tls_certificate = Some(value.text().into());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "tls-key",
+        short: None,
+        kind: Kind::Text("FILE"),
+        default: "",
+        section: "Access",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Private key of the certificate, in PEM. Read again on SIGHUP.",
+        set: |config, value| {
+            config.listen.tls_key = Some(value.text().into());
             Ok(())
         },
     },

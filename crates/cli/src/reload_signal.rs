@@ -1,0 +1,47 @@
+//! SIGHUP: the certificate is read again.
+//!
+//! Invariant: what cannot be used changes nothing. Without anything to read again, SIGHUP ends the process as ever, so that
+//! a server ends with its terminal.
+
+use std::io;
+
+use omnibus_server::Tls;
+
+/// What is read again.
+pub struct Reloaded {
+    /// The certificate, if there is one.
+    pub tls: Option<Tls>,
+}
+
+impl Reloaded {
+    /// Reads it at each signal from now on. Fails when the system has no more handlers.
+    #[cfg(unix)]
+    pub fn on_signal(self) -> io::Result<()> {
+        use tokio::signal::unix::{SignalKind, signal};
+        if self.tls.is_none() {
+            return Ok(());
+        }
+        let mut hangups = signal(SignalKind::hangup())?;
+        tokio::spawn(async move {
+            while hangups.recv().await.is_some() {
+                self.read();
+            }
+        });
+        Ok(())
+    }
+
+    /// Other systems have no such signal.
+    #[cfg(not(unix))]
+    pub fn on_signal(self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn read(&self) {
+        if let Some(tls) = &self.tls {
+            match tls.reload() {
+                Ok(()) => tracing::info!("certificate reloaded"),
+                Err(error) => tracing::error!(%error, "the certificate stays as it was"),
+            }
+        }
+    }
+}
