@@ -1,14 +1,16 @@
-//! SIGHUP: the certificate is read again.
+//! SIGHUP: the key file and the certificate are read again.
 //!
 //! Invariant: what cannot be used changes nothing. Without anything to read again, SIGHUP ends the process as ever, so that
 //! a server ends with its terminal.
 
 use std::io;
 
-use omnibus_server::Tls;
+use omnibus_server::{Keys, Tls};
 
 /// What is read again.
 pub struct Reloaded {
+    /// The keys, if they are in a file.
+    pub keys: Option<Keys>,
     /// The certificate, if there is one.
     pub tls: Option<Tls>,
 }
@@ -18,7 +20,7 @@ impl Reloaded {
     #[cfg(unix)]
     pub fn on_signal(self) -> io::Result<()> {
         use tokio::signal::unix::{SignalKind, signal};
-        if self.tls.is_none() {
+        if self.keys.is_none() && self.tls.is_none() {
             return Ok(());
         }
         let mut hangups = signal(SignalKind::hangup())?;
@@ -37,6 +39,12 @@ impl Reloaded {
     }
 
     fn read(&self) {
+        if let Some(keys) = &self.keys {
+            match keys.reload() {
+                Ok(count) => tracing::info!(keys = count, "API keys reloaded"),
+                Err(error) => tracing::error!(%error, "the API keys stay as they were"),
+            }
+        }
         if let Some(tls) = &self.tls {
             match tls.reload() {
                 Ok(()) => tracing::info!("certificate reloaded"),

@@ -7,10 +7,10 @@ use std::time::Duration;
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::access::Access;
-use crate::auth::Keys;
 use crate::engine::Engine;
 use crate::error::ApiError;
 use crate::event_log::EventLogs;
+use crate::keys::Keys;
 use crate::limits::{Bodies, Limits};
 use crate::media_urls::MediaUrls;
 use crate::metrics;
@@ -29,6 +29,8 @@ pub struct Settings {
     pub tls: Option<Tls>,
     /// Accepted API keys.
     pub keys: Keys,
+    /// Places in the engine's queue, of which a key may have a share.
+    pub queue_places: usize,
     /// Limits on one request.
     pub limits: Limits,
     /// How long a shutdown waits for running requests.
@@ -72,6 +74,7 @@ impl Default for Settings {
             root_path: RootPath::default(),
             tls: None,
             keys: Keys::default(),
+            queue_places: usize::MAX,
             limits: Limits::default(),
             shutdown_timeout: Duration::from_secs(30),
             model_names: ModelNames::default(),
@@ -93,6 +96,8 @@ pub struct App {
     pub root_path: RootPath,
     /// Accepted API keys.
     pub keys: Keys,
+    /// Places in the engine's queue, of which a key may have a share.
+    pub queue_places: usize,
     /// Receives the bodies of requests.
     pub bodies: Bodies,
     /// Renders the metrics for `/metrics`.
@@ -120,6 +125,7 @@ impl App {
             access: settings.access.clone(),
             root_path: settings.root_path.clone(),
             keys: settings.keys.clone(),
+            queue_places: settings.queue_places,
             bodies: Bodies::new(settings.limits),
             metrics: metrics::install(),
             model_names: settings.model_names,

@@ -21,7 +21,7 @@ pub fn run(config: Config, models: &[String]) -> Result<ExitCode, Error> {
     // Before there are other threads.
     let inherited = InheritedSockets::take()
         .map_err(|error| Error::usage(format!("LISTEN_FDS: cannot use a socket: {error}")))?;
-    let settings = serve_settings::settings(&config.listen)?;
+    let settings = serve_settings::settings(&config.listen, config.engine.max_queue)?;
     let sources = sources(models, &config.served_names)?;
     let prompts =
         config.listen.warm_prompts.as_deref().map(warm_prompts::read).transpose()?.unwrap_or_default();
@@ -69,7 +69,8 @@ async fn serve(
             () = signals.recv() => return Ok(()),
         }
     }
-    let reloaded = Reloaded { tls: settings.tls.clone() };
+    let keys = config.listen.key_file.as_ref().map(|_| settings.keys.clone());
+    let reloaded = Reloaded { keys, tls: settings.tls.clone() };
     reloaded.on_signal().map_err(Error::failed)?;
     announce(&config, &addresses, &handle);
     let stop = async move {

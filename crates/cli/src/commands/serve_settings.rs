@@ -1,26 +1,23 @@
 //! What `omnibus serve` passes to the server, made from its settings.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use omnibus_server::{
-    Access, InheritedSockets, Keys, Limits, Listeners, MediaUrls, Settings, StoredResponses, Tls,
+    Access, Clock, InheritedSockets, KeyError, Keys, Limits, Listeners, MediaUrls, Settings, StoredResponses,
+    Tls,
 };
 
 use crate::error::Error;
 use crate::settings::Listen;
 
-/// The server's settings.
-pub fn settings(listen: &Listen) -> Result<Settings, Error> {
-    let mut keys = listen.keys.clone();
-    if let Some(path) = &listen.key_file {
-        let from_file: Vec<String> = Keys::lines(&read(path)?).collect();
-        if from_file.is_empty() {
-            return Err(Error::usage(format!("--api-key-file: {} has no keys", path.display())));
-        }
-        keys.extend(from_file);
-    }
+/// The server's settings, before an engine with this many places in its queue.
+pub fn settings(listen: &Listen, queue_places: usize) -> Result<Settings, Error> {
+    let keys = Keys::read(listen.keys.clone(), listen.key_file.clone(), Clock::default());
+    let keys = keys.map_err(|error| match error {
+        KeyError::File { .. } => Error::usage(format!("--api-key-file: {error}")),
+        error => Error::usage(error),
+    })?;
     let responses = match &listen.state_dir {
         Some(folder) => StoredResponses::in_folder(folder).map_err(|error| {
             Error::usage(format!("--state-dir: cannot use {}: {error}", folder.display()))
@@ -33,7 +30,8 @@ pub fn settings(listen: &Listen) -> Result<Settings, Error> {
         tls: tls(listen)?,
         root_path: listen.root_path.clone(),
         access: Access { hosts, origins: listen.allowed_origins.clone() },
-        keys: Keys::new(keys).map_err(Error::usage)?,
+        keys,
+        queue_places,
         limits: Limits { body_bytes: listen.body_bytes, ..Limits::default() },
         shutdown_timeout: Duration::from_secs_f64(listen.shutdown_timeout_s),
         model_names: listen.model_names,
@@ -43,11 +41,6 @@ pub fn settings(listen: &Listen) -> Result<Settings, Error> {
             .map_err(|error| Error::usage(format!("--allow-media-domain and --allow-media-dir: {error}")))?,
         ..Settings::default()
     })
-}
-
-fn read(path: &Path) -> Result<String, Error> {
-    std::fs::read_to_string(path)
-        .map_err(|error| Error::usage(format!("--api-key-file: cannot read {}: {error}", path.display())))
 }
 
 fn tls(listen: &Listen) -> Result<Option<Tls>, Error> {

@@ -66,7 +66,7 @@ pub struct Listen {
     pub allowed_origins: AllowedOrigins,
     /// API keys.
     pub keys: Vec<String>,
-    /// File with more keys, one per line.
+    /// File with more keys.
     pub key_file: Option<PathBuf>,
     /// File with prompts to compute before serving.
     pub warm_prompts: Option<PathBuf>,

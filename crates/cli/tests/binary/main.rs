@@ -7,6 +7,7 @@ mod commands;
 mod folders;
 mod hub;
 mod isolation;
+mod keys;
 mod logging;
 mod messages;
 mod pictures;

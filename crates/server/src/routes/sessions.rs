@@ -2,23 +2,38 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
 use omnibus_engine::SessionInfo;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::app::{App, blocking};
-use crate::auth::Tenant;
 use crate::error::ApiError;
+use crate::keys::Key;
 use crate::wire::sessions::{Deleted, Session, SessionList};
+
+/// Whose sessions.
+#[derive(Debug, Default, Deserialize)]
+pub struct Owner {
+    /// The name of a key.
+    key: Option<String>,
+}
+
+fn tenant(key: &Key, owner: Result<Query<Owner>, QueryRejection>) -> Result<String, ApiError> {
+    let Query(owner) = owner.map_err(|error| ApiError::invalid("key", error.body_text()))?;
+    key.tenant(owner.key)
+}
 
 /// Lists the tenant's sessions: conversations whose blocks are pinned between requests.
 pub async fn list(
     State(app): State<Arc<App>>,
-    Extension(tenant): Extension<Tenant>,
+    Extension(key): Extension<Arc<Key>>,
+    owner: Result<Query<Owner>, QueryRejection>,
 ) -> Result<Json<SessionList>, ApiError> {
-    let sessions = blocking(move || Ok(app.engine.sessions(None, &tenant.0)?)).await?;
+    let tenant = tenant(&key, owner)?;
+    let sessions = blocking(move || Ok(app.engine.sessions(None, &tenant)?)).await?;
     let session = |info: SessionInfo| Session {
         id: info.id,
         object: "session",
@@ -32,12 +47,14 @@ pub async fn list(
 /// Drops a session, so that its blocks can be evicted.
 pub async fn delete(
     State(app): State<Arc<App>>,
-    Extension(tenant): Extension<Tenant>,
+    Extension(key): Extension<Arc<Key>>,
+    owner: Result<Query<Owner>, QueryRejection>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Deleted>, ApiError> {
+    let tenant = tenant(&key, owner)?;
     let Path(id) = id?;
     let session_id = id.clone();
-    if blocking(move || Ok(app.engine.drop_session(None, &tenant.0, &session_id)?)).await? {
+    if blocking(move || Ok(app.engine.drop_session(None, &tenant, &session_id)?)).await? {
         Ok(Json(Deleted { id, object: "session.deleted", deleted: true }))
     } else {
         Err(ApiError::not_found(format!("there is no session `{id}`")))

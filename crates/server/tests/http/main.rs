@@ -4,6 +4,7 @@
 mod access;
 mod connections;
 mod hostile_agents;
+mod keys;
 mod media;
 mod messages;
 mod metrics;
