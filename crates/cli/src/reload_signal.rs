@@ -4,6 +4,7 @@
 //! a server ends with its terminal.
 
 use std::io;
+use std::sync::Arc;
 
 use omnibus_server::{Keys, Tls};
 
@@ -24,9 +25,14 @@ impl Reloaded {
             return Ok(());
         }
         let mut hangups = signal(SignalKind::hangup())?;
+        let reloaded = Arc::new(self);
         tokio::spawn(async move {
             while hangups.recv().await.is_some() {
-                self.read();
+                let reloaded = Arc::clone(&reloaded);
+                // Many keys take a while.
+                if let Err(error) = tokio::task::spawn_blocking(move || reloaded.read()).await {
+                    tracing::error!(%error, "nothing was reloaded; this is a bug");
+                }
             }
         });
         Ok(())

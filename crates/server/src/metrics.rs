@@ -81,7 +81,7 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine, keys: &Keys) -> Re
 fn publish_keys(keys: &Keys) {
     for key in keys.all() {
         let totals = key.account.totals();
-        if key.name.is_empty() || totals.requests + totals.limited == 0 {
+        if key.name.is_empty() || !key.account.is_used() {
             continue;
         }
         let counters = [

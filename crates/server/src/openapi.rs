@@ -124,11 +124,13 @@ const fn query(
 }
 
 const SESSIONS: &str = "/v1/sessions";
+const USAGE: &str = "/v1/usage";
 const RESPONSE: &str = "/v1/responses/{id}";
 const INPUT_ITEMS: &str = "/v1/responses/{id}/input_items";
 
 const QUERIES: &[QueryParameter] = &[
     query(SESSIONS, "key", "string", "the name of another key, for an administrator"),
+    query(USAGE, "key", "string", "the name of one key, for an administrator"),
     query(RESPONSE, "stream", "boolean", "the events of a response with `background` and `stream`"),
     query(RESPONSE, "starting_after", "integer", "the number of the last event that the client has"),
     query(INPUT_ITEMS, "limit", "integer", "most items; 20 when absent"),

@@ -149,6 +149,12 @@ impl Account {
         }
     }
 
+    /// Whether a request came, limited or not.
+    pub fn is_used(&self) -> bool {
+        let Totals { requests, limited, .. } = self.totals();
+        requests + limited > 0
+    }
+
     /// What is left of limits per minute.
     pub fn levels(&self, limits: &KeyLimits, now: Duration) -> Levels {
         let buckets = self.filled(limits, now);

@@ -268,17 +268,13 @@ impl Key {
         self.role == Role::Admin
     }
 
-    /// The tenant that a request is about: the key's own, or for an administrator the one that it names. Fails with 403
-    /// where another key names one.
-    pub fn tenant(&self, named: Option<String>) -> Result<String, ApiError> {
-        match named {
-            Some(name) if name != self.name && !self.is_admin() => {
-                let message =
-                    format!("the key `{}` is no administrator's: it sees what is its own", self.name);
-                Err(ApiError::forbidden("admin_required", message).with_param("key"))
-            }
-            named => Ok(named.unwrap_or_else(|| self.name.clone())),
+    /// Fails with 403 where the key may not see what is another key's.
+    pub fn check_name(&self, name: &str) -> Result<(), ApiError> {
+        if name == self.name || self.is_admin() {
+            return Ok(());
         }
+        let message = format!("the key `{}` is no administrator's: it sees what is its own", self.name);
+        Err(ApiError::forbidden("admin_required", message).with_param("key"))
     }
 
     /// Fails with 403 where an administrator's key is needed.
@@ -441,15 +437,14 @@ mod tests {
     fn a_lookup_among_100_000_keys_takes_the_time_of_one() {
         let secret = |index: usize| format!("sk-{index:032}");
         let one = Keys::new([secret(0)]).unwrap();
+        let since = std::time::Instant::now();
         let many = Keys::new((0..100_000).map(secret)).unwrap();
+        eprintln!("100,000 keys in {} ms", since.elapsed().as_millis());
         let presented: Vec<String> = (0..1_000).map(|index| secret(index * 97)).collect();
         let nanoseconds = |keys: &Keys, presented: &[String]| {
             let since = std::time::Instant::now();
-            for round in 0..200 {
-                for key in presented {
-                    let found = keys.find(Some(key.as_bytes()));
-                    assert!(round < 200 && (found.is_some() || keys.all().len() == 1));
-                }
+            for key in std::iter::repeat_n(presented, 200).flatten() {
+                std::hint::black_box(keys.find(Some(key.as_bytes())));
             }
             since.elapsed().as_nanos() as f64 / (200 * presented.len()) as f64
         };

@@ -6,6 +6,7 @@ mod chat;
 mod completions;
 mod messages;
 mod models;
+mod owner;
 mod requests;
 mod responses;
 mod sessions;

@@ -2,35 +2,23 @@
 
 use std::sync::Arc;
 
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
 use axum::{Extension, Json};
 use omnibus_engine::SessionInfo;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::owner::{OwnerQuery, tenant};
 use crate::app::{App, blocking};
 use crate::error::ApiError;
 use crate::keys::Key;
 use crate::wire::sessions::{Deleted, Session, SessionList};
 
-/// Whose sessions.
-#[derive(Debug, Default, Deserialize)]
-pub struct Owner {
-    /// The name of a key.
-    key: Option<String>,
-}
-
-fn tenant(key: &Key, owner: Result<Query<Owner>, QueryRejection>) -> Result<String, ApiError> {
-    let Query(owner) = owner.map_err(|error| ApiError::invalid("key", error.body_text()))?;
-    key.tenant(owner.key)
-}
-
 /// Lists the tenant's sessions: conversations whose blocks are pinned between requests.
 pub async fn list(
     State(app): State<Arc<App>>,
     Extension(key): Extension<Arc<Key>>,
-    owner: Result<Query<Owner>, QueryRejection>,
+    owner: OwnerQuery,
 ) -> Result<Json<SessionList>, ApiError> {
     let tenant = tenant(&key, owner)?;
     let sessions = blocking(move || Ok(app.engine.sessions(None, &tenant)?)).await?;
@@ -48,7 +36,7 @@ pub async fn list(
 pub async fn delete(
     State(app): State<Arc<App>>,
     Extension(key): Extension<Arc<Key>>,
-    owner: Result<Query<Owner>, QueryRejection>,
+    owner: OwnerQuery,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Deleted>, ApiError> {
     let tenant = tenant(&key, owner)?;

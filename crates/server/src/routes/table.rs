@@ -123,7 +123,7 @@ pub const ROUTES: &[Operation] = &[
     get("/v1/cache/stats", "Hits and misses of the prefix cache", || routing::get(sessions::cache_stats)),
     get(
         "/v1/usage",
-        "What the key has used since the start; for an administrator, what every key has",
+        "What the key has used since the start; for an administrator, what every used key has",
         || routing::get(usage::usage),
     ),
     get("/v1/status", "Statistics and state", || routing::get(status::status)),

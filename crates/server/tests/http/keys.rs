@@ -334,7 +334,12 @@ fn usage_is_a_keys_own_and_all_of_it_for_an_administrator() {
     assert_eq!(keyed.chat("sk-usage-alice", "a b c", 5).status, 200);
     let names = |key: &str| keyed.usage(key).iter().map(|row| row["key"].clone()).collect::<Vec<_>>();
     assert_eq!(names("sk-usage-bob"), ["usage-bob"]);
-    assert_eq!(names("sk-usage-root"), ["usage-root", "usage-alice", "usage-bob"]);
+    assert_eq!(names("sk-usage-root"), ["usage-alice"], "the keys that were used");
+    let named = |key: &str, name: &str| keyed.get(&format!("/v1/usage?key={name}"), key);
+    assert_eq!(named("sk-usage-root", "usage-bob").json()["data"][0]["key"], "usage-bob");
+    assert_eq!(named("sk-usage-root", "missing").status, 404);
+    assert_eq!(named("sk-usage-bob", "usage-bob").status, 200);
+    assert_eq!(named("sk-usage-bob", "usage-alice").error()["code"], "admin_required");
     let alice = keyed.usage("sk-usage-alice")[0].clone();
     assert_eq!((alice["requests"].as_u64(), alice["total_tokens"].as_u64()), (Some(1), Some(8)));
     assert_eq!(alice["limits"]["requests_per_minute"], json!(null));

@@ -79,11 +79,11 @@ pub fn server_on(bind: impl Future<Output = Listeners> + Send + 'static, setting
 /// The address of the TCP socket; no address where there is none.
 pub fn tcp_address(listeners: &Listeners) -> SocketAddr {
     let addresses = listeners.addresses().unwrap().into_iter();
-    let tcp = addresses.filter_map(|address| match address {
+    let mut tcp = addresses.filter_map(|address| match address {
         ListenAddress::Tcp(address) => Some(address),
         ListenAddress::Unix(_) => None,
     });
-    tcp.last().unwrap_or_else(|| ([0, 0, 0, 0], 0).into())
+    tcp.next_back().unwrap_or_else(|| ([0, 0, 0, 0], 0).into())
 }
 
 impl Server {
