@@ -18,6 +18,10 @@ use crate::{log, model, warm_prompts};
 /// Serves until Ctrl-C or SIGTERM.
 pub fn run(config: Config, models: &[String]) -> Result<ExitCode, Error> {
     log::install(&config.log);
+    match omnibus_server::raise_open_files() {
+        Ok(limit) => tracing::debug!(limit, "limit of open files"),
+        Err(error) => tracing::warn!(%error, "cannot raise the limit of open files"),
+    }
     // Before there are other threads.
     let inherited = InheritedSockets::take()
         .map_err(|error| Error::usage(format!("LISTEN_FDS: cannot use a socket: {error}")))?;

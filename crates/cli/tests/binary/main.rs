@@ -10,6 +10,7 @@ mod isolation;
 mod keys;
 mod logging;
 mod messages;
+mod open_files;
 mod pictures;
 mod process;
 mod recordings;

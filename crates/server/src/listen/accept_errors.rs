@@ -15,8 +15,19 @@ pub struct AcceptErrors {
     logged: Option<Instant>,
     /// Since then.
     count: u64,
-    /// Since connections were accepted.
+    /// Since the last line that connections are accepted again.
     run: u64,
+    state: LogState,
+}
+
+/// What the last line says.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum LogState {
+    /// That connections are accepted, or nothing yet.
+    #[default]
+    Accepting,
+    /// That they are not.
+    Failing,
 }
 
 /// What a failure to accept means.
@@ -47,14 +58,16 @@ impl AcceptErrors {
         let is_due = self.logged.is_none_or(|last| now.saturating_duration_since(last) >= LOG_INTERVAL);
         is_due.then(|| {
             self.logged = Some(now);
+            self.state = LogState::Failing;
             std::mem::take(&mut self.count)
         })
     }
 
-    /// A connection was accepted. Returns how many failures came since the one before, if any were logged.
+    /// A connection was accepted. Returns how many failures came before it, if the last line says that connections fail: a
+    /// table that is full and not by turns gives two lines a second at most.
     pub fn accepted(&mut self) -> Option<u64> {
-        let run = std::mem::take(&mut self.run);
-        (run > 0).then_some(run)
+        let state = std::mem::take(&mut self.state);
+        (state == LogState::Failing).then(|| std::mem::take(&mut self.run))
     }
 }
 
@@ -71,7 +84,9 @@ mod tests {
         assert_eq!(errors.accepted(), Some(50));
         assert_eq!(errors.accepted(), None);
         assert_eq!(errors.failed(at(2_600)), None, "a new failure within the second is counted only");
+        assert_eq!(errors.accepted(), None, "no line says that it failed");
         assert_eq!(errors.failed(at(3_100)), Some(11));
+        assert_eq!(errors.accepted(), Some(2));
     }
 
     #[test]

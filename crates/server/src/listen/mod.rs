@@ -2,13 +2,14 @@
 //!
 //! Invariant: a shutdown takes at most the shutdown timeout plus [`CLOSE_TIMEOUT`].
 
+mod accept_errors;
 mod sockets;
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
@@ -30,6 +31,7 @@ use crate::metrics::UPKEEP;
 use crate::root_path::RootPath;
 use crate::routes::router;
 use crate::tls::Tls;
+use accept_errors::{AcceptErrors, AcceptFailure};
 use sockets::Listener;
 pub use sockets::{InheritedSockets, ListenAddress, Listeners};
 
@@ -99,10 +101,22 @@ struct Connections {
 
 impl Connections {
     async fn accept_all(&self, listener: &Listener) {
+        let mut errors = AcceptErrors::default();
         loop {
-            if let Err(error) = self.accept(listener).await {
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+            let Err(error) = self.accept(listener).await else {
+                if let Some(failures) = errors.accepted() {
+                    tracing::info!(failures, "accepting connections again");
+                }
+                continue;
+            };
+            match AcceptFailure::of(&error) {
+                AcceptFailure::OfConnection => tracing::debug!(%error, "a connection ended before it began"),
+                AcceptFailure::OfServer => {
+                    if let Some(failures) = errors.failed(Instant::now()) {
+                        tracing::warn!(%error, failures, "cannot accept connections");
+                    }
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
     }
