@@ -17,6 +17,7 @@ mod model;
 mod output;
 mod progress;
 mod prompt_file;
+mod reload_signal;
 mod settings;
 mod stop_signals;
 

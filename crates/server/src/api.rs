@@ -15,8 +15,10 @@ use uuid::Uuid;
 
 use crate::app::{App, ModelNames, blocking};
 use crate::auth::Tenant;
+use crate::charge::{Charge, PromptCharge};
 use crate::engine::Engine;
 use crate::error::ApiError;
+use crate::keys::{Key, StreamPlace};
 use crate::lower::{Caller, Choices, GenerationBatch, expand};
 use crate::observe::ObservedEvents;
 use crate::request_id::RequestId;
@@ -159,6 +161,8 @@ pub fn submit<A: Api>(app: &App, body: Value, origin: Origin) -> Result<Submitte
     let response_id = format!("{}{}", A::ID_PREFIX, Uuid::new_v4().simple());
     Span::current().record("response_id", &response_id);
     let Origin { request_id, tenant, client_id } = origin;
+    let key = app.keys.of_tenant(&tenant)?;
+    let stream = Arc::new(key.admit()?);
     let context = RequestContext {
         engine: app.engine.as_ref(),
         caller: Caller { response_id, tenant },
@@ -168,11 +172,12 @@ pub fn submit<A: Api>(app: &App, body: Value, origin: Origin) -> Result<Submitte
     };
     let Prepared { mut batch, framer, delivery } = A::prepare(body, &context)?;
     for prompt in &mut batch.prompts {
+        key.check_model(prompt.model.as_deref(), context.engine)?;
         let of = (prompt.model.as_deref(), context.caller.tenant.as_str());
         app.media_urls.fetch(&mut prompt.input, context.engine, of)?;
     }
     let choices = batch.choices();
-    let submission = Submission { app, api: A::NAME, request_id, caller: &context.caller };
+    let submission = Submission { app, api: A::NAME, request_id, caller: &context.caller, key: &key, stream };
     let events = submission.submit(batch).map_err(|error| error.with_input_param(A::INPUT_FIELD))?;
     let response_id = context.caller.response_id;
     Ok(Submitted { response_id, framer, events, choices, delivery })
@@ -184,6 +189,8 @@ struct Submission<'a> {
     api: &'static str,
     request_id: RequestId,
     caller: &'a Caller,
+    key: &'a Key,
+    stream: Arc<StreamPlace>,
 }
 
 impl Submission<'_> {
@@ -192,8 +199,13 @@ impl Submission<'_> {
         if batch.n > 1 {
             self.tokenize_once(&mut batch)?;
         }
+        let per_prompt = batch.n.max(1);
         let requests = expand::expand_n(batch).into_iter().enumerate();
-        let events = requests.map(|(index, request)| self.submit_one(index, request));
+        let events = requests.map(|(index, request)| {
+            let is_first = index.is_multiple_of(per_prompt);
+            let charge = if is_first { PromptCharge::Charged } else { PromptCharge::Free };
+            self.submit_one(index, request, charge)
+        });
         Ok(merge(events.collect::<Result<_, _>>()?))
     }
 
@@ -201,14 +213,18 @@ impl Submission<'_> {
         &self,
         index: usize,
         mut request: omnibus_engine::Request,
+        prompt: PromptCharge,
     ) -> Result<ObservedEvents, ApiError> {
         request.origin = RequestOrigin {
             response_id: self.caller.response_id.clone(),
             request_id: self.request_id.0.clone(),
             index,
         };
+        let queued = self.key.queue(self.app.queue_places)?;
         let events = self.app.engine.submit(request)?;
-        Ok(ObservedEvents::new(events.map(Event::Engine).boxed(), self.api))
+        let (account, stream) = (Arc::clone(&self.key.account), Arc::clone(&self.stream));
+        let charge = Charge::new(account, prompt, queued, stream);
+        Ok(ObservedEvents::new(events.map(Event::Engine).boxed(), self.api).charging(charge))
     }
 
     /// Tokenizes each prompt without media once for all of its completions.

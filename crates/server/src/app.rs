@@ -6,20 +6,31 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 
-use crate::auth::Keys;
+use crate::access::Access;
 use crate::engine::Engine;
 use crate::error::ApiError;
 use crate::event_log::EventLogs;
+use crate::keys::Keys;
 use crate::limits::{Bodies, Limits};
 use crate::media_urls::MediaUrls;
 use crate::metrics;
+use crate::root_path::RootPath;
 use crate::stored_responses::StoredResponses;
+use crate::tls::Tls;
 
 /// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// Which hosts and origins requests may name.
+    pub access: Access,
+    /// The prefix of paths that a proxy adds.
+    pub root_path: RootPath,
+    /// The certificate of TCP connections; without one they are not encrypted.
+    pub tls: Option<Tls>,
     /// Accepted API keys.
     pub keys: Keys,
+    /// Places in the engine's queue, of which a key may have a share.
+    pub queue_places: usize,
     /// Limits on one request.
     pub limits: Limits,
     /// How long a shutdown waits for running requests.
@@ -59,7 +70,11 @@ pub enum ModelNames {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            access: Access::default(),
+            root_path: RootPath::default(),
+            tls: None,
             keys: Keys::default(),
+            queue_places: usize::MAX,
             limits: Limits::default(),
             shutdown_timeout: Duration::from_secs(30),
             model_names: ModelNames::default(),
@@ -75,8 +90,14 @@ impl Default for Settings {
 pub struct App {
     /// Generates completions.
     pub engine: Arc<dyn Engine>,
+    /// Which hosts and origins requests may name.
+    pub access: Access,
+    /// The prefix of paths that a proxy adds.
+    pub root_path: RootPath,
     /// Accepted API keys.
     pub keys: Keys,
+    /// Places in the engine's queue, of which a key may have a share.
+    pub queue_places: usize,
     /// Receives the bodies of requests.
     pub bodies: Bodies,
     /// Renders the metrics for `/metrics`.
@@ -101,7 +122,10 @@ impl App {
     pub fn new(engine: Arc<dyn Engine>, settings: &Settings) -> Self {
         Self {
             engine,
+            access: settings.access.clone(),
+            root_path: settings.root_path.clone(),
             keys: settings.keys.clone(),
+            queue_places: settings.queue_places,
             bodies: Bodies::new(settings.limits),
             metrics: metrics::install(),
             model_names: settings.model_names,

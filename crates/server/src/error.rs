@@ -2,6 +2,8 @@
 //!
 //! Invariant: every failure of a route leaves as an [`ApiError`]; nothing here knows an API's format.
 
+use std::time::Duration;
+
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Request, State};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -19,7 +21,7 @@ pub struct ApiError {
     code: &'static str,
     message: String,
     param: Option<String>,
-    retry_after_s: Option<u64>,
+    retry_after: Option<Duration>,
     overflow: Option<Overflow>,
     log: LogState,
 }
@@ -51,6 +53,8 @@ pub enum ErrorKind {
     InvalidRequest,
     /// 401: the API key is missing or wrong.
     Unauthorized,
+    /// 403: the client may not do this.
+    Forbidden,
     /// 404: the route, model or object does not exist.
     NotFound,
     /// 405: the route has other methods.
@@ -61,7 +65,7 @@ pub enum ErrorKind {
     TooLarge,
     /// 415: the body is not JSON.
     UnsupportedMediaType,
-    /// 429: the queue is full, or the server is busy.
+    /// 429: the queue is full, the server is busy, or the key is at a limit.
     RateLimited,
     /// 500: a bug, or a failure of the engine.
     Internal,
@@ -77,6 +81,7 @@ impl ErrorKind {
         match self {
             Self::InvalidRequest => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::Forbidden => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
@@ -97,7 +102,7 @@ impl ApiError {
             code,
             message: message.into(),
             param: None,
-            retry_after_s: None,
+            retry_after: None,
             overflow: None,
             log: LogState::Pending,
         }
@@ -134,6 +139,11 @@ impl ApiError {
         Self::new(ErrorKind::Unauthorized, "invalid_api_key", message)
     }
 
+    /// 403: the client may not do this, whatever it sends.
+    pub fn forbidden(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Forbidden, code, message)
+    }
+
     /// 404: the route or object does not exist.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::NotFound, "not_found", message)
@@ -168,13 +178,19 @@ impl ApiError {
     /// 503: the server does not accept requests at the moment.
     pub fn unavailable(message: impl Into<String>) -> Self {
         let error = Self::new(ErrorKind::Unavailable, "unavailable", message);
-        Self { retry_after_s: Some(UNAVAILABLE_RETRY_S), ..error }
+        Self { retry_after: Some(UNAVAILABLE_RETRY), ..error }
     }
 
     /// 429: others take all that there is for the moment.
     pub fn busy(message: impl Into<String>) -> Self {
         let error = Self::new(ErrorKind::RateLimited, "busy", message);
-        Self { retry_after_s: Some(BUSY_RETRY_S), ..error }
+        Self { retry_after: Some(BUSY_RETRY), ..error }
+    }
+
+    /// 429: the key is at a limit, for this long.
+    pub fn limited(message: impl Into<String>, wait: Duration) -> Self {
+        let error = Self::new(ErrorKind::RateLimited, "rate_limit_exceeded", message);
+        Self { retry_after: Some(wait), ..error }
     }
 
     /// This error with another code.
@@ -222,27 +238,28 @@ impl ApiError {
         self.overflow
     }
 
-    /// When to retry, in seconds.
+    /// When to retry, in whole seconds.
     pub fn retry_after_s(&self) -> Option<u64> {
-        self.retry_after_s
+        self.retry_after.map(|wait| wait.as_millis().div_ceil(1_000) as u64)
     }
 
-    fn with_param(mut self, param: impl Into<String>) -> Self {
+    /// Names the field at fault.
+    pub fn with_param(mut self, param: impl Into<String>) -> Self {
         self.param = Some(param.into());
         self
     }
 }
 
 /// `Retry-After` when there is no estimate.
-const UNAVAILABLE_RETRY_S: u64 = 5;
+const UNAVAILABLE_RETRY: Duration = Duration::from_secs(5);
 /// `Retry-After` of what is busy for moments.
-const BUSY_RETRY_S: u64 = 1;
+const BUSY_RETRY: Duration = Duration::from_secs(1);
 /// The code of a prompt that does not fit the context.
 const CONTEXT_LENGTH: &str = "context_length_exceeded";
 
 impl From<Failure> for ApiError {
     fn from(failure: Failure) -> Self {
-        let (message, retry_after_s) = (failure.to_string(), failure.retry_after_s());
+        let (message, retry_after) = (failure.to_string(), failure.retry_after_s().map(Duration::from_secs));
         match failure {
             Failure::BadRequest { field, .. } => Self::invalid(field, message),
             Failure::UnknownModel { .. } => {
@@ -254,12 +271,12 @@ impl From<Failure> for ApiError {
             }
             Failure::Busy { .. } => {
                 let error = Self::new(ErrorKind::RateLimited, "queue_full", message);
-                Self { retry_after_s, ..error }
+                Self { retry_after, ..error }
             }
             Failure::Timeout { .. } => Self::new(ErrorKind::Timeout, "timeout", message),
             Failure::Unavailable { .. } => {
                 let error = Self::unavailable(message);
-                Self { retry_after_s: retry_after_s.or(error.retry_after_s), ..error }
+                Self { retry_after: retry_after.or(error.retry_after), ..error }
             }
             Failure::Engine { .. } => Self::internal(message),
         }
@@ -277,8 +294,12 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = self.kind.status().into_response();
         let headers = response.headers_mut();
-        if let Some(seconds) = self.retry_after_s {
+        if let Some((seconds, wait)) = self.retry_after_s().zip(self.retry_after) {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+            // OpenAI's and Anthropic's clients read the first of these before `retry-after`, and the second before the status.
+            let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+            headers.insert("retry-after-ms", HeaderValue::from(millis));
+            headers.insert("x-should-retry", HeaderValue::from_static("true"));
         }
         if self.kind == ErrorKind::Unauthorized {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -331,7 +352,7 @@ mod tests {
     fn check(failure: Failure, expected: Expect) {
         let error = ApiError::from(failure);
         let body = error_body(&error).into_text();
-        expected.assert_eq(&format!("{} {:?} {body}", error.kind.status().as_u16(), error.retry_after_s));
+        expected.assert_eq(&format!("{} {:?} {body}", error.kind.status().as_u16(), error.retry_after_s()));
     }
 
     #[test]

@@ -3,14 +3,18 @@
 //! Invariant: a request body is read in [`wire`], becomes an engine request in [`lower`] once, and the
 //! engine's events become frames in [`response`]. Nothing here knows arrays or blocks.
 
+mod access;
 mod api;
 mod app;
 mod auth;
+mod charge;
 mod crypto;
 mod engine;
 mod error;
 mod event_log;
+mod file_limit;
 mod json_body;
+mod keys;
 mod limits;
 mod listen;
 pub mod lower;
@@ -21,18 +25,24 @@ mod openapi;
 mod outbound;
 mod request_id;
 pub mod response;
+mod root_path;
 mod routes;
 mod stored_responses;
+mod tls;
 pub mod wire;
 
+pub use access::{Access, AllowedHosts, AllowedOrigins, HostError, OriginError};
 pub use api::{Api, Origin, Prepared, RequestContext, generate, respond};
 pub use app::{AdapterUpdates, App, ModelNames, Settings};
-pub use auth::{KeyError, Keys};
 pub use engine::{Engine, Events, ModelName, Transcripts};
 pub use error::{ApiError, ErrorFormat, ErrorKind, Overflow, render as render_errors};
+pub use file_limit::raise_open_files;
+pub use keys::{Clock, KeyError, Keys};
 pub use limits::Limits;
-pub use listen::{bind, serve};
+pub use listen::{InheritedSockets, ListenAddress, Listeners, serve};
 pub use media_urls::MediaUrls;
 pub use request_id::RequestId;
+pub use root_path::{RootPath, RootPathError};
 pub use routes::router;
 pub use stored_responses::{StoredResponse, StoredResponses};
+pub use tls::{Tls, TlsError};

@@ -18,6 +18,7 @@ use omnibus_engine::{Failure, SCHEDULER_STATISTICS, STATISTICS};
 
 use crate::engine::Engine;
 use crate::error::Failed;
+use crate::keys::Keys;
 use table::{Kind, RECORDED};
 
 /// Bucket bounds for durations, from a decode step to a long request.
@@ -65,14 +66,36 @@ fn describe() {
 }
 
 /// Updates the engine's metrics and renders all.
-pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine) -> Result<String, Failure> {
+pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine, keys: &Keys) -> Result<String, Failure> {
     let mut stats = engine.stats(None)?;
     SCHEDULER_STATISTICS.iter().for_each(|row| publish(row, &mut stats.scheduler));
     STATISTICS.iter().for_each(|row| publish(row, &mut stats));
+    publish_keys(keys);
     gauge!("omnibus_engine_alive").set(if engine.health(None)?.alive { 1.0 } else { 0.0 });
     gauge!("omnibus_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     handle.run_upkeep();
     Ok(handle.render())
+}
+
+/// Sets the metrics of the keys that were used: a series for each of 100,000 keys would be the longest page of all.
+fn publish_keys(keys: &Keys) {
+    for key in keys.all() {
+        let totals = key.account.totals();
+        if key.name.is_empty() || !key.account.is_used() {
+            continue;
+        }
+        let counters = [
+            ("omnibus_key_requests_total", totals.requests),
+            ("omnibus_key_limited_requests_total", totals.limited),
+            ("omnibus_key_prompt_tokens_total", totals.prompt_tokens),
+            ("omnibus_key_cached_tokens_total", totals.cached_tokens),
+            ("omnibus_key_generated_tokens_total", totals.completion_tokens),
+        ];
+        for (name, count) in counters {
+            counter!(name, "key" => key.name.clone()).absolute(count);
+        }
+        gauge!("omnibus_key_streams", "key" => key.name.clone()).set(totals.streams as f64);
+    }
 }
 
 /// Sets a statistic's metric.

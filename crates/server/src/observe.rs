@@ -1,4 +1,4 @@
-//! Records the metrics of a request from its events.
+//! Records the metrics of a request from its events, and charges its key.
 //!
 //! Invariant: events pass unchanged. A stream that is dropped before its last event counts as disconnected.
 
@@ -12,19 +12,26 @@ use metrics::{counter, histogram};
 use omnibus_engine::{FinishReason, TranscriptionEvent, Usage};
 use tracing::Span;
 
+use crate::charge::Charge;
 use crate::response::Event;
 
 /// Events of a request, with its metrics recorded as they pass.
 pub struct ObservedEvents {
     events: BoxStream<'static, Event>,
     metrics: RequestMetrics,
+    charge: Option<Charge>,
     span: Span,
 }
 
 impl ObservedEvents {
     /// Wraps the events of a request that was just submitted.
     pub fn new(events: BoxStream<'static, Event>, api: &'static str) -> Self {
-        Self { events, metrics: RequestMetrics::new(api), span: Span::current() }
+        Self { events, metrics: RequestMetrics::new(api), charge: None, span: Span::current() }
+    }
+
+    /// Charges a key for them.
+    pub fn charging(self, charge: Charge) -> Self {
+        Self { charge: Some(charge), ..self }
     }
 }
 
@@ -37,6 +44,9 @@ impl Stream for ObservedEvents {
         let polled = self.events.poll_next_unpin(context);
         if let Poll::Ready(Some(event)) = &polled {
             self.metrics.observe(event);
+            if let Some(charge) = &mut self.charge {
+                charge.observe(event);
+            }
         }
         polled
     }

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use axum::middleware::from_fn;
 use axum::routing::MethodRouter;
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
+use crate::auth::admin_only;
+use crate::root_path::RootPath;
 use crate::wire::fields::{Field, Handling};
 
 /// A route: a method of a path.
@@ -16,12 +19,19 @@ pub struct Operation {
     about: &'static str,
     body: Body,
     reply: Reply,
-    /// Makes the route's handler.
-    pub handler: Handler,
+    keys: RouteKeys,
+    handler: Handler,
 }
 
 /// Makes a route's handler.
 type Handler = fn() -> MethodRouter<Arc<App>>;
+
+/// Which keys may use a route, where keys have roles.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RouteKeys {
+    Any,
+    Admin,
+}
 
 /// The body of a request.
 pub enum Body {
@@ -66,17 +76,33 @@ pub enum Reply {
 
 /// A route that reads.
 pub const fn get(path: &'static str, about: &'static str, handler: Handler) -> Operation {
-    Operation { path, method: "get", about, body: Body::None, reply: Reply::Json, handler }
+    Operation {
+        path,
+        method: "get",
+        about,
+        body: Body::None,
+        reply: Reply::Json,
+        keys: RouteKeys::Any,
+        handler,
+    }
 }
 
 /// A route that removes.
 pub const fn delete(path: &'static str, about: &'static str, handler: Handler) -> Operation {
-    Operation { path, method: "delete", about, body: Body::None, reply: Reply::Json, handler }
+    Operation {
+        path,
+        method: "delete",
+        about,
+        body: Body::None,
+        reply: Reply::Json,
+        keys: RouteKeys::Any,
+        handler,
+    }
 }
 
 /// A route that takes a body.
 pub const fn post(path: &'static str, about: &'static str, body: Body, handler: Handler) -> Operation {
-    Operation { path, method: "post", about, body, reply: Reply::Json, handler }
+    Operation { path, method: "post", about, body, reply: Reply::Json, keys: RouteKeys::Any, handler }
 }
 
 /// A parameter in the query of a path's GET.
@@ -97,10 +123,14 @@ const fn query(
     QueryParameter { path, name, kind, about }
 }
 
+const SESSIONS: &str = "/v1/sessions";
+const USAGE: &str = "/v1/usage";
 const RESPONSE: &str = "/v1/responses/{id}";
 const INPUT_ITEMS: &str = "/v1/responses/{id}/input_items";
 
 const QUERIES: &[QueryParameter] = &[
+    query(SESSIONS, "key", "string", "the name of another key, for an administrator"),
+    query(USAGE, "key", "string", "the name of one key, for an administrator"),
     query(RESPONSE, "stream", "boolean", "the events of a response with `background` and `stream`"),
     query(RESPONSE, "starting_after", "integer", "the number of the last event that the client has"),
     query(INPUT_ITEMS, "limit", "integer", "most items; 20 when absent"),
@@ -109,15 +139,17 @@ const QUERIES: &[QueryParameter] = &[
 ];
 
 /// The document.
-pub fn document(routes: &[Operation]) -> Value {
+pub fn document(routes: &[Operation], root_path: &RootPath) -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for operation in routes {
         let path = operation.path.replace("{*", "{");
         let item = paths.entry(path).or_insert_with(|| json!({}));
         item[operation.method] = operation.document();
     }
+    let server = if root_path.as_str().is_empty() { "/" } else { root_path.as_str() };
     json!({
         "openapi": "3.1.0",
+        "servers": [{"url": server}],
         "info": {"title": "mlx-omnibus", "version": env!("CARGO_PKG_VERSION")},
         "security": [{}, {"bearer": []}, {"key": []}],
         "paths": paths,
@@ -147,13 +179,31 @@ fn anthropic_error_schema() -> Value {
 }
 
 impl Operation {
+    /// For administrators only, where keys have roles.
+    pub const fn admin(self) -> Self {
+        Self { keys: RouteKeys::Admin, ..self }
+    }
+
+    /// The route's handler.
+    pub fn method_router(&self) -> MethodRouter<Arc<App>> {
+        let handler = (self.handler)();
+        match self.keys {
+            RouteKeys::Any => handler,
+            RouteKeys::Admin => handler.route_layer(from_fn(admin_only)),
+        }
+    }
+
     /// With another reply than JSON.
     pub const fn replies(self, reply: Reply) -> Self {
         Self { reply, ..self }
     }
 
     fn document(&self) -> Value {
-        let mut operation = json!({"summary": self.about, "responses": self.responses()});
+        let about = match self.keys {
+            RouteKeys::Any => self.about.to_owned(),
+            RouteKeys::Admin => format!("{}. Needs the role admin, where keys have roles", self.about),
+        };
+        let mut operation = json!({"summary": about, "responses": self.responses()});
         let names = self.path.split(['{', '}']).skip(1).step_by(2);
         let parameter = |name: &str| {
             let name = name.trim_start_matches('*');
@@ -250,7 +300,7 @@ mod tests {
 
     #[test]
     fn fields_are_those_of_the_tables() {
-        let document = document(ROUTES);
+        let document = document(ROUTES, &RootPath::default());
         let body = &document["paths"]["/v1/chat/completions"]["post"]["requestBody"]["content"];
         let schema = &body["application/json"]["schema"];
         assert_eq!(schema["additionalProperties"], false);

@@ -9,6 +9,8 @@ use uuid::Uuid;
 
 /// Name of the header.
 pub const HEADER: &str = "x-request-id";
+/// Its name in Anthropic's API, whose clients show no other.
+const ANTHROPIC_HEADER: &str = "request-id";
 /// Longest id accepted from a client, in bytes.
 const BYTES_MAX: usize = 128;
 
@@ -26,6 +28,7 @@ pub async fn layer(mut request: Request, next: Next) -> Response {
     request.extensions_mut().insert(RequestId(id));
     let mut response = next.run(request).instrument(span).await;
     if let Ok(value) = header {
+        response.headers_mut().insert(ANTHROPIC_HEADER, value.clone());
         response.headers_mut().insert(HEADER, value);
     }
     response

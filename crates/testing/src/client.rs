@@ -60,7 +60,8 @@ pub fn connect(address: SocketAddr) -> TcpStream {
 
 /// The bytes of a request with this body and `connection: close`.
 pub fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
-    let mut bytes = format!("{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n").into_bytes();
+    let mut bytes =
+        format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n").into_bytes();
     for (name, value) in headers {
         bytes.extend(format!("{name}: {value}\r\n").bytes());
     }
@@ -78,7 +79,11 @@ pub const JSON: (&str, &str) = ("content-type", "application/json");
 /// Sends bytes and reads until the server closes. The server may respond and close before it has read
 /// everything.
 pub fn exchange(address: SocketAddr, bytes: &[u8]) -> Option<Reply> {
-    let mut stream = connect(address);
+    exchange_on(connect(address), bytes)
+}
+
+/// Exchanges on a connection of any kind.
+pub fn exchange_on(mut stream: impl Read + Write, bytes: &[u8]) -> Option<Reply> {
     let sent = stream.write_all(bytes);
     let mut response = Vec::new();
     let mut chunk = [0; 4096];

@@ -18,3 +18,4 @@ pub mod hub;
 pub mod mutate;
 pub mod reference;
 pub mod renderings;
+pub mod tls;

@@ -18,6 +18,8 @@ mod hub;
 mod models;
 mod perplexity;
 mod serve;
+mod serve_announcement;
+mod serve_settings;
 
 use std::process::ExitCode;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use omnibus_engine::{Sampling, Settings as EngineSettings, StructuredOutput};
 use omnibus_offline::conversion::{Dtype, QuantMode, Recipe};
-use omnibus_server::{AdapterUpdates, ModelNames};
+use omnibus_server::{AdapterUpdates, AllowedHosts, AllowedOrigins, ModelNames, RootPath};
 
 /// All settings. A command reads the groups that it has settings in.
 #[derive(Debug, Clone, Default)]
@@ -54,9 +54,21 @@ pub struct Listen {
     pub host: String,
     /// Port to listen on; 0 is any free port.
     pub port: u16,
+    /// UNIX socket to listen on instead.
+    pub uds: Option<PathBuf>,
+    /// The prefix of paths that a proxy adds.
+    pub root_path: RootPath,
+    /// File of the certificate of TCP connections.
+    pub tls_certificate: Option<PathBuf>,
+    /// File of its key.
+    pub tls_key: Option<PathBuf>,
+    /// Hosts that requests may name, beside the server's own.
+    pub allowed_hosts: AllowedHosts,
+    /// Origins whose pages may use the server.
+    pub allowed_origins: AllowedOrigins,
     /// API keys.
     pub keys: Vec<String>,
-    /// File with more keys, one per line.
+    /// File with more keys.
     pub key_file: Option<PathBuf>,
     /// File with prompts to compute before serving.
     pub warm_prompts: Option<PathBuf>,

@@ -1,6 +1,7 @@
 //! The table of settings. Flags, variables, keys in `omnibus.toml`, `--help` and docs/cli.md are all
 //! generated from it.
 
+mod access;
 mod conversion;
 mod doctor;
 mod engine;
@@ -21,6 +22,7 @@ use crate::command_name::CommandName;
 /// The sections, in the order of `--help`.
 const SECTIONS: &[&[Setting]] = &[
     network::SETTINGS,
+    access::SETTINGS,
     model::SETTINGS,
     engine::SETTINGS,
     generation::SETTINGS,

@@ -41,6 +41,14 @@ fn wrong_usage_is_exit_code_2() {
     check_wrong_usage(&["serve", "--api-key", ""], "empty");
     check_wrong_usage(&["serve", "--api-key-file", "/nowhere"], "/nowhere");
     check_wrong_usage(&["serve", "--config", "/nowhere"], "/nowhere");
+    check_wrong_usage(
+        &["serve", "--root-path", "omnibus"],
+        "--root-path: `omnibus` is not a prefix of paths",
+    );
+    check_wrong_usage(&["serve", "--tls-cert", "/nowhere"], "--tls-cert and --tls-key need each other");
+    check_wrong_usage(&["serve", "--tls-cert", "/no", "--tls-key", "/no"], "cannot read /no: ");
+    check_wrong_usage(&["serve", "--allowed-hosts", "http://a"], "--allowed-hosts: `http://a` is not a host");
+    check_wrong_usage(&["serve", "--allowed-origins", "a.example"], "`a.example` is not an origin");
     check_wrong_usage(&["generate"], "-p");
     check_wrong_usage(&["generate", "--raw", "-p", "a", "--video", "b.mp4"], "--video");
     check_wrong_usage(&["completions", "tcsh"], "tcsh");
@@ -58,6 +66,7 @@ fn work_that_fails_is_exit_code_1_and_one_line() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     check_failed(&["serve", "--port", &port], &port);
+    check_failed(&["serve", "--uds", "/nowhere/socket"], "cannot listen on /nowhere/socket");
 }
 
 #[test]

@@ -1,13 +1,16 @@
 //! Tests of the binary with the embedded model: processes, sockets, exit codes.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
+mod access;
 mod adapters;
 mod commands;
 mod folders;
 mod hub;
 mod isolation;
+mod keys;
 mod logging;
 mod messages;
+mod open_files;
 mod pictures;
 mod process;
 mod recordings;
@@ -15,6 +18,7 @@ mod scripted_model;
 mod serving;
 mod stopping;
 mod structured;
+mod tls;
 mod tool_calls;
 
 use omnibus_testing::{client, hostile_requests as hostile, hub as hub_server};

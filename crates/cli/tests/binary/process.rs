@@ -60,12 +60,14 @@ impl Server {
     /// Starts a server with additional environment variables.
     pub fn start_with(arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let all: Vec<&str> = ["serve", "--port", "0"].iter().chain(arguments).copied().collect();
-        let mut child = omnibus(&all)
-            .envs(variables.iter().copied())
-            .stdin(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = omnibus(&all);
+        command.envs(variables.iter().copied()).stdin(Stdio::null());
+        Self::start_command(command)
+    }
+
+    /// Starts a server by a command of its own.
+    pub fn start_command(mut command: Command) -> Self {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let (mut startup_lines, mut address) = (Vec::new(), None);
         loop {
@@ -74,7 +76,7 @@ impl Server {
                 panic!("the server ended: {startup_lines:?}, {:?}", child.wait());
             }
             let line = line.trim().to_owned();
-            if let Some((_, found)) = line.split_once("http://") {
+            if let Some((_, found)) = line.split_once("http://").or_else(|| line.split_once("https://")) {
                 let end = found.find(['"', '/']).unwrap_or(found.len());
                 address = address.or_else(|| found[..end].parse().ok());
             }
@@ -84,7 +86,9 @@ impl Server {
                 break;
             }
         }
-        Self { address: address.unwrap(), startup_lines, child, stderr: Some(stderr) }
+        // A UNIX socket has none.
+        let address = address.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
+        Self { address, startup_lines, child, stderr: Some(stderr) }
     }
 
     pub fn signal(&self, name: &str) {
@@ -94,6 +98,18 @@ impl Server {
     /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The next line on stderr that has this text. Waits for it.
+    pub fn line_with(&mut self, text: &str) -> String {
+        let stderr = self.stderr.as_mut().unwrap();
+        loop {
+            let mut line = String::new();
+            assert!(stderr.read_line(&mut line).unwrap() > 0, "the server ended without a line with {text}");
+            if line.contains(text) {
+                return line.trim().to_owned();
+            }
+        }
     }
 
     /// Waits for the end of it and of the processes that it started; returns its exit status and the rest of stderr.

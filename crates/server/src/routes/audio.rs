@@ -12,6 +12,7 @@ use uuid::Uuid;
 use crate::api::count_refused;
 use crate::app::{App, blocking};
 use crate::auth::Tenant;
+use crate::charge::{Charge, PromptCharge};
 use crate::error::ApiError;
 use crate::lower::{Caller, Choices, transcription};
 use crate::observe::ObservedEvents;
@@ -61,10 +62,15 @@ async fn begun(
     Span::current().record("response_id", &response_id);
     let framer = TranscriptFramer::new(wire.format, task);
     let delivery = if wire.stream { Delivery::Stream } else { Delivery::Full };
+    let key = app.keys.of_tenant(&tenant)?;
+    let stream = Arc::new(key.admit()?);
     let caller = Caller { response_id: response_id.clone(), tenant };
     let mut transcription = transcription::lower(wire, task, &caller);
     transcription.request.origin = RequestOrigin { response_id, request_id, index: 0 };
+    key.check_model(transcription.request.model.as_deref(), app.engine.as_ref())?;
+    let queued = key.queue(app.queue_places)?;
     let events = blocking(move || app.engine.transcribe(transcription).map_err(ApiError::from)).await?;
-    let events = ObservedEvents::new(events.map(Event::Speech).boxed(), api(task));
+    let charge = Charge::new(Arc::clone(&key.account), PromptCharge::Charged, queued, stream);
+    let events = ObservedEvents::new(events.map(Event::Speech).boxed(), api(task)).charging(charge);
     Ok((framer, merge(vec![events]), delivery))
 }

@@ -53,6 +53,7 @@ pub async fn count_tokens(
     let work = move || {
         let request = MessagesRequest::read(json::parse(&body)?, Purpose::Count)?;
         let model = request.model.filter(|_| app.model_names == ModelNames::Strict);
+        app.keys.of_tenant(&tenant)?.check_model(model.as_deref(), app.engine.as_ref())?;
         let mut input = Input::Chat(lower::messages::chat(request.conversation));
         app.media_urls.fetch(&mut input, app.engine.as_ref(), (model.as_deref(), &tenant))?;
         let tokens = app.engine.tokenize(model.as_deref(), &input, AddSpecial::Yes)?;

@@ -6,6 +6,7 @@ mod chat;
 mod completions;
 mod messages;
 mod models;
+mod owner;
 mod requests;
 mod responses;
 mod sessions;
@@ -13,6 +14,7 @@ mod status;
 mod stream;
 mod table;
 mod tokenize;
+mod usage;
 
 use std::sync::Arc;
 
@@ -21,9 +23,10 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::{Extension, Router};
 
 use crate::app::App;
+use crate::auth::{Authentication, LimitHeaders};
 use crate::error::{ApiError, ErrorFormat};
 use crate::response::{anthropic, openai};
-use crate::{auth, error, metrics, openapi, request_id};
+use crate::{access, auth, error, metrics, openapi, request_id};
 use status::OpenApiDocument;
 pub use table::ROUTES;
 
@@ -33,16 +36,26 @@ const ERROR_FORMATS: &[ErrorFormat] = &[
     ErrorFormat { path: "/v1/messages", render: anthropic::error_body },
 ];
 
+/// The headers with what is left of a key's limits, by the path of the routes.
+const LIMIT_HEADERS: &[LimitHeaders] = &[
+    LimitHeaders { path: "/", of: openai::limit_headers },
+    LimitHeaders { path: "/v1/messages", of: anthropic::limit_headers },
+];
+
 /// The router of all routes.
 pub fn router(app: Arc<App>) -> Router {
-    let document = OpenApiDocument(Arc::new(openapi::document(ROUTES)));
+    let document = OpenApiDocument(Arc::new(openapi::document(ROUTES, &app.root_path)));
+    let authentication = Authentication { keys: app.keys.clone(), headers: LIMIT_HEADERS };
+    let exposed = [openai::LIMIT_HEADERS, anthropic::LIMIT_HEADERS].concat();
     ROUTES
         .iter()
-        .fold(Router::new(), |router, route| router.route(route.path, (route.handler)()))
+        .fold(Router::new(), |router, route| router.route(route.path, route.method_router()))
         .method_not_allowed_fallback(wrong_method)
         .fallback(no_route)
         .layer(Extension(document))
-        .layer(from_fn_with_state(app.keys.clone(), auth::layer))
+        .layer(from_fn_with_state(authentication, auth::layer))
+        .layer(access::cors(app.access.origins.clone(), &exposed))
+        .layer(from_fn_with_state(app.access.clone(), access::layer))
         .layer(from_fn_with_state(ERROR_FORMATS, error::render))
         .layer(from_fn(metrics::layer))
         .layer(from_fn(request_id::layer))

@@ -1,4 +1,4 @@
-//! `GET /v1/requests` and `DELETE /v1/requests/{id}`, for the tenant's own requests.
+//! `GET /v1/requests` and `DELETE /v1/requests/{id}`, for the key's own requests, or for those of all keys.
 
 use std::sync::Arc;
 
@@ -8,24 +8,25 @@ use axum::{Extension, Json};
 use omnibus_engine::{RequestInfo, RequestOrigin, RequestState};
 
 use crate::app::App;
-use crate::auth::Tenant;
 use crate::error::ApiError;
+use crate::keys::Key;
 use crate::wire::requests::{Cancelled, RequestList, RunningRequest};
 
 /// Lists queued and running requests.
-pub async fn list(State(app): State<Arc<App>>, Extension(tenant): Extension<Tenant>) -> Json<RequestList> {
+pub async fn list(State(app): State<Arc<App>>, Extension(key): Extension<Arc<Key>>) -> Json<RequestList> {
     let running = |info: RequestInfo| RunningRequest {
         id: info.origin.response_id,
         object: "request",
         request_id: info.origin.request_id,
         index: info.origin.index,
+        key: Some(info.tenant).filter(|name| !name.is_empty()),
         model: info.model,
         state: state(info.state),
         prompt_tokens: info.prompt_tokens,
         generated_tokens: info.generated_tokens,
         age_seconds: info.age_s,
     };
-    let own = app.engine.requests().into_iter().filter(|info| info.tenant == tenant.0);
+    let own = app.engine.requests().into_iter().filter(|info| is_visible(&key, info));
     let mut data: Vec<_> = own.map(running).collect();
     data.sort_by(|one, other| other.age_seconds.total_cmp(&one.age_seconds));
     Json(RequestList { object: "list", data })
@@ -38,16 +39,20 @@ fn state(state: RequestState) -> &'static str {
     }
 }
 
+fn is_visible(key: &Key, request: &RequestInfo) -> bool {
+    key.is_admin() || request.tenant == key.name
+}
+
 /// Cancels a response, one of its choices, or all choices of an HTTP request.
 pub async fn cancel(
     State(app): State<Arc<App>>,
-    Extension(tenant): Extension<Tenant>,
+    Extension(key): Extension<Arc<Key>>,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Cancelled>, ApiError> {
     let Path(id) = id?;
     let named = |info: &RequestInfo| {
         let RequestOrigin { response_id, request_id, .. } = &info.origin;
-        info.tenant == tenant.0 && [&info.id, response_id, request_id].contains(&&id)
+        is_visible(&key, info) && [&info.id, response_id, request_id].contains(&&id)
     };
     let found = app.engine.requests().into_iter().filter(named);
     let cancelled = found.filter(|info| app.engine.cancel(&info.id)).count();

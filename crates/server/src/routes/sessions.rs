@@ -8,17 +8,20 @@ use axum::{Extension, Json};
 use omnibus_engine::SessionInfo;
 use serde_json::{Map, Value, json};
 
+use super::owner::{OwnerQuery, tenant};
 use crate::app::{App, blocking};
-use crate::auth::Tenant;
 use crate::error::ApiError;
+use crate::keys::Key;
 use crate::wire::sessions::{Deleted, Session, SessionList};
 
 /// Lists the tenant's sessions: conversations whose blocks are pinned between requests.
 pub async fn list(
     State(app): State<Arc<App>>,
-    Extension(tenant): Extension<Tenant>,
+    Extension(key): Extension<Arc<Key>>,
+    owner: OwnerQuery,
 ) -> Result<Json<SessionList>, ApiError> {
-    let sessions = blocking(move || Ok(app.engine.sessions(None, &tenant.0)?)).await?;
+    let tenant = tenant(&key, owner)?;
+    let sessions = blocking(move || Ok(app.engine.sessions(None, &tenant)?)).await?;
     let session = |info: SessionInfo| Session {
         id: info.id,
         object: "session",
@@ -32,12 +35,14 @@ pub async fn list(
 /// Drops a session, so that its blocks can be evicted.
 pub async fn delete(
     State(app): State<Arc<App>>,
-    Extension(tenant): Extension<Tenant>,
+    Extension(key): Extension<Arc<Key>>,
+    owner: OwnerQuery,
     id: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Deleted>, ApiError> {
+    let tenant = tenant(&key, owner)?;
     let Path(id) = id?;
     let session_id = id.clone();
-    if blocking(move || Ok(app.engine.drop_session(None, &tenant.0, &session_id)?)).await? {
+    if blocking(move || Ok(app.engine.drop_session(None, &tenant, &session_id)?)).await? {
         Ok(Json(Deleted { id, object: "session.deleted", deleted: true }))
     } else {
         Err(ApiError::not_found(format!("there is no session `{id}`")))

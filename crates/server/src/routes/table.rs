@@ -6,7 +6,7 @@ use axum::routing;
 
 use super::{
     adapters, audio, chat, completions, messages, models, requests, responses, sessions, status, stream,
-    tokenize,
+    tokenize, usage,
 };
 use crate::api::generate;
 use crate::openapi::{Body, Operation, Reply, Unknown, delete, get, post};
@@ -103,7 +103,8 @@ pub const ROUTES: &[Operation] = &[
             unknown: Unknown::Refused,
         },
         || routing::post(adapters::load),
-    ),
+    )
+    .admin(),
     post(
         "/v1/unload_lora_adapter",
         "Unloads an adapter; with --allow-runtime-lora-updating",
@@ -113,12 +114,18 @@ pub const ROUTES: &[Operation] = &[
             unknown: Unknown::Refused,
         },
         || routing::post(adapters::unload),
-    ),
+    )
+    .admin(),
     get("/v1/requests", "Queued and running requests", || routing::get(requests::list)),
     delete("/v1/requests/{id}", "Cancels a request", || routing::delete(requests::cancel)),
     get("/v1/sessions", "Conversations whose blocks are pinned", || routing::get(sessions::list)),
     delete("/v1/sessions/{id}", "Drops a session", || routing::delete(sessions::delete)),
     get("/v1/cache/stats", "Hits and misses of the prefix cache", || routing::get(sessions::cache_stats)),
+    get(
+        "/v1/usage",
+        "What the key has used since the start; for an administrator, what every used key has",
+        || routing::get(usage::usage),
+    ),
     get("/v1/status", "Statistics and state", || routing::get(status::status)),
     post(
         "/tokenize",
@@ -142,5 +149,5 @@ pub const ROUTES: &[Operation] = &[
     get("/version", "The server's name and version", || routing::get(status::version)),
     get("/", "The server's name and version", || routing::get(status::version)),
     get("/api/hello", "The server's name and version", || routing::get(status::version)),
-    get("/metrics", "Metrics for Prometheus", || routing::get(status::metrics)).replies(Reply::Text),
+    get("/metrics", "Metrics for Prometheus", || routing::get(status::metrics)).replies(Reply::Text).admin(),
 ];

@@ -22,6 +22,7 @@ pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<J
 
 fn tokenized(app: &App, tenant: &str, wire: TokenizeRequest) -> Result<Tokenized, ApiError> {
     let model = wire.model.as_deref();
+    app.keys.of_tenant(tenant)?.check_model(model, app.engine.as_ref())?;
     let max_model_len = max_model_len(app, model)?;
     let mut input = lower::tokenize::input(wire.source);
     app.media_urls.fetch(&mut input, app.engine.as_ref(), (model, tenant))?;
@@ -56,9 +57,11 @@ pub async fn detokenize(
     State(app): State<Arc<App>>,
     request: Request,
 ) -> Result<Json<Detokenized>, ApiError> {
+    let Tenant(tenant) = request.extensions().get::<Tenant>().cloned().unwrap_or_default();
     let body = app.bodies.json(request).await?;
     let work = move || {
         let wire = DetokenizeRequest::read(json::parse(&body)?)?;
+        app.keys.of_tenant(&tenant)?.check_model(wire.model.as_deref(), app.engine.as_ref())?;
         let prompt = app.engine.detokenize(wire.model.as_deref(), &wire.tokens)?;
         Ok(Detokenized { prompt })
     };

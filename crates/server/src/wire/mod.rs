@@ -11,6 +11,7 @@ pub mod fields;
 pub mod form;
 pub mod generation;
 pub mod json;
+pub mod key_usage;
 pub mod logprobs;
 pub mod media;
 pub mod messages;

@@ -22,6 +22,8 @@ pub struct RunningRequest {
     pub request_id: String,
     /// The choice's index.
     pub index: usize,
+    /// The name of its key; null when no keys are configured.
+    pub key: Option<String>,
     /// The model's name.
     pub model: String,
     /// `queued` or `running`

@@ -54,13 +54,13 @@ fn a_disconnect_cancels_all_choices() {
 fn broken_connections_do_not_affect_other_requests() {
     let server = server();
     let good = chat("hi", "");
-    let promised = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{";
+    let promised = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n\r\n{";
     let broken: [(&str, &[u8]); 7] = [
         ("nothing", b""),
         ("half a request line", b"POST /v1/ch"),
         ("half a head", &good[..60]),
         ("half a body", promised),
-        ("a chunk without its end", b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nff\r\nab"),
+        ("a chunk without its end", b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nff\r\nab"),
         ("a TLS hello", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"),
         ("noise", &[0xff; 300]),
     ];
@@ -100,16 +100,17 @@ fn bodies_that_arrive_are_bounded_together() {
 #[test]
 fn invalid_http_gets_a_4xx_or_no_response() {
     let server = server();
-    let long_header = format!("GET /health HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "a".repeat(1 << 20));
-    let many_headers = format!("GET /health HTTP/1.1\r\nhost: x\r\n{}\r\n", "a: b\r\n".repeat(5000));
-    let long_path = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "a".repeat(100_000));
+    let long_header =
+        format!("GET /health HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "a".repeat(1 << 20));
+    let many_headers = format!("GET /health HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "a: b\r\n".repeat(5000));
+    let long_path = format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "a".repeat(100_000));
     let odd: [(&str, &[u8]); 9] = [
         ("no version", b"GET /health\r\n\r\n"),
         ("a version of the future", b"GET /health HTTP/9.9\r\n\r\n"),
-        ("two lengths", b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n{\"a\":1}"),
-        ("a negative length", b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: -5\r\n\r\n"),
-        ("a length past all memory", b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999999999999999999\r\n\r\n"),
-        ("a bad chunk", b"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"),
+        ("two lengths", b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n{\"a\":1}"),
+        ("a negative length", b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: -5\r\n\r\n"),
+        ("a length past all memory", b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999999999999999\r\n\r\n"),
+        ("a bad chunk", b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"),
         ("a long header", long_header.as_bytes()),
         ("many headers", many_headers.as_bytes()),
         ("a long path", long_path.as_bytes()),
@@ -127,7 +128,7 @@ fn one_connection_serves_pipelined_requests() {
     let one = |close: &str| {
         let body = body("hi", r#","max_tokens":1"#);
         format!(
-            "POST {CHAT} HTTP/1.1\r\nhost: x\r\n{close}content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            "POST {CHAT} HTTP/1.1\r\nhost: localhost\r\n{close}content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         )
     };

@@ -1,8 +1,10 @@
 //! The HTTP server over a real socket, with a scripted engine.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
+mod access;
 mod connections;
 mod hostile_agents;
+mod keys;
 mod media;
 mod messages;
 mod metrics;
@@ -13,6 +15,7 @@ mod responses_api;
 mod scripted;
 mod stream;
 mod third_api;
+mod tls;
 
 use omnibus_testing::{client, hostile_requests as hostile, mutate};
 
@@ -20,7 +23,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use omnibus_server::{Keys, Settings, bind, serve};
+use omnibus_server::{Keys, ListenAddress, Listeners, Settings, serve};
 use tokio::sync::oneshot;
 
 use scripted::{RequestEvent, ScriptedEngine};
@@ -44,18 +47,23 @@ pub fn server_with_keys(keys: &[&str]) -> Server {
 }
 
 pub fn server_with(settings: Settings) -> Server {
+    server_on(async { Listeners::bind("127.0.0.1", 0).await.unwrap() }, settings)
+}
+
+/// On sockets that are bound in the server's runtime.
+pub fn server_on(bind: impl Future<Output = Listeners> + Send + 'static, settings: Settings) -> Server {
     let (recorder, request_events) = channel();
     let (stop, stopped) = oneshot::channel();
     let (found, address) = channel();
     let engine = Arc::new(ScriptedEngine::new(recorder));
     let shared: Arc<dyn omnibus_server::Engine> = Arc::clone(&engine) as _;
     let run = async move {
-        let listener = bind("127.0.0.1", 0).await.unwrap();
-        found.send(listener.local_addr().unwrap()).unwrap();
+        let listeners = bind.await;
+        found.send(tcp_address(&listeners)).unwrap();
         let stop = async {
             _ = stopped.await;
         };
-        serve(listener, shared, settings, stop).await;
+        serve(listeners, shared, settings, stop).await;
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let thread = std::thread::spawn(move || runtime.block_on(run));
@@ -66,6 +74,16 @@ pub fn server_with(settings: Settings) -> Server {
         stop: Some(stop),
         thread: Some(thread),
     }
+}
+
+/// The address of the TCP socket; no address where there is none.
+pub fn tcp_address(listeners: &Listeners) -> SocketAddr {
+    let addresses = listeners.addresses().unwrap().into_iter();
+    let mut tcp = addresses.filter_map(|address| match address {
+        ListenAddress::Tcp(address) => Some(address),
+        ListenAddress::Unix(_) => None,
+    });
+    tcp.next_back().unwrap_or_else(|| ([0, 0, 0, 0], 0).into())
 }
 
 impl Server {

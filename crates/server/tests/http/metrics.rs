@@ -7,9 +7,15 @@ use super::server;
 
 const PAGE: &str = include_str!("../../../../docs/metrics.md");
 
-/// Metrics that a scripted engine does not record: it has no steps and no sound, and clients of chat completions cannot
-/// send unknown fields.
+/// Metrics that a scripted engine without keys does not record: it has no steps and no sound, and clients of chat
+/// completions cannot send unknown fields.
 const NOT_SCRIPTED: &[&str] = &[
+    "omnibus_key_requests_total",
+    "omnibus_key_limited_requests_total",
+    "omnibus_key_prompt_tokens_total",
+    "omnibus_key_cached_tokens_total",
+    "omnibus_key_generated_tokens_total",
+    "omnibus_key_streams",
     "omnibus_step_seconds",
     "omnibus_step_tokens",
     "omnibus_transcribed_seconds_total",

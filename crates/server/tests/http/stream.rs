@@ -17,6 +17,10 @@ impl Client {
         Self(tungstenite::connect(format!("ws://{}/v1/stream", server.address)).unwrap().0)
     }
 
+    pub fn with(request: tungstenite::handshake::client::Request) -> Self {
+        Self(tungstenite::connect(request).unwrap().0)
+    }
+
     pub fn send_text(&mut self, text: &str) {
         self.0.send(Message::text(text)).unwrap();
     }

@@ -59,7 +59,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Network",
         commands: SERVE,
         scope: Scope::Everywhere,
-        help: "File with more API keys, one per line.",
+        help: "File with more API keys: one per line, or TOML with a name, a role, models and limits for each. Read again on SIGHUP.",
         set: |config, value| {
             config.listen.key_file = Some(value.text().into());
             Ok(())

@@ -32,6 +32,7 @@ fn kind(kind: ErrorKind) -> &'static str {
         | ErrorKind::BodyTimeout
         | ErrorKind::UnsupportedMediaType => "invalid_request_error",
         ErrorKind::Unauthorized => "authentication_error",
+        ErrorKind::Forbidden => "permission_error",
         ErrorKind::NotFound => "not_found_error",
         ErrorKind::TooLarge => "request_too_large",
         ErrorKind::RateLimited => "rate_limit_error",

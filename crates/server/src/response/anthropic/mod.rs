@@ -1,11 +1,13 @@
 //! Anthropic's format: named events, content blocks one after the other, and its error object.
 
 mod error;
+mod limits;
 
 use omnibus_engine::{CallEnding, Delta, Event as EngineEvent, FinishReason, StopMatch, Usage};
 use serde_json::Value;
 
 pub use error::error_body;
+pub use limits::{NAMES as LIMIT_HEADERS, headers as limit_headers};
 
 use crate::error::ApiError;
 use crate::lower::opaque;

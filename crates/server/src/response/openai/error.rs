@@ -30,6 +30,7 @@ fn kind(kind: ErrorKind) -> &'static str {
         | ErrorKind::TooLarge
         | ErrorKind::UnsupportedMediaType => "invalid_request_error",
         ErrorKind::Unauthorized => "authentication_error",
+        ErrorKind::Forbidden => "permission_error",
         ErrorKind::RateLimited => "rate_limit_error",
         ErrorKind::Timeout => "timeout_error",
         ErrorKind::Internal | ErrorKind::Unavailable => "server_error",

@@ -3,12 +3,14 @@
 pub mod chat;
 pub mod completions;
 mod error;
+mod limits;
 mod logprobs;
 pub mod transcription;
 
 use omnibus_engine::{FinishReason, Usage};
 
 pub use error::error_body;
+pub use limits::{NAMES as LIMIT_HEADERS, headers as limit_headers};
 
 use super::{Delivery, Frames};
 use crate::error::ApiError;

@@ -24,12 +24,13 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use omnibus_engine::{Handle, MediaStats, ModelSource, Settings, start};
-use omnibus_server::{Settings as ServerSettings, bind, serve};
+use omnibus_server::{Listeners, Settings as ServerSettings, serve};
 use omnibus_testing::hostile_pictures as hostile;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::client::{self, Reply};
+use super::tcp_address;
 use files::Picture;
 
 pub const CHAT: &str = "/v1/chat/completions";
@@ -57,12 +58,12 @@ impl VisionServer {
         let (found, address) = channel();
         let shared: Arc<dyn omnibus_server::Engine> = Arc::new(engine.clone());
         let run = async move {
-            let listener = bind("127.0.0.1", 0).await.unwrap();
-            found.send(listener.local_addr().unwrap()).unwrap();
+            let listeners = Listeners::bind("127.0.0.1", 0).await.unwrap();
+            found.send(tcp_address(&listeners)).unwrap();
             let stop = async {
                 _ = stopped.await;
             };
-            serve(listener, shared, server, stop).await;
+            serve(listeners, shared, server, stop).await;
         };
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(2).enable_all().build().unwrap();

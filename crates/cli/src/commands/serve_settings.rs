@@ -1,0 +1,66 @@
+//! What `omnibus serve` passes to the server, made from its settings.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use omnibus_server::{
+    Access, Clock, InheritedSockets, KeyError, Keys, Limits, Listeners, MediaUrls, Settings, StoredResponses,
+    Tls,
+};
+
+use crate::error::Error;
+use crate::settings::Listen;
+
+/// The server's settings, before an engine with this many places in its queue.
+pub fn settings(listen: &Listen, queue_places: usize) -> Result<Settings, Error> {
+    let keys = Keys::read(listen.keys.clone(), listen.key_file.clone(), Clock::default());
+    let keys = keys.map_err(|error| match error {
+        KeyError::File { .. } => Error::usage(format!("--api-key-file: {error}")),
+        error => Error::usage(error),
+    })?;
+    let responses = match &listen.state_dir {
+        Some(folder) => StoredResponses::in_folder(folder).map_err(|error| {
+            Error::usage(format!("--state-dir: cannot use {}: {error}", folder.display()))
+        })?,
+        None => StoredResponses::default(),
+    };
+    // A name that the server listens on is a name of the server.
+    let hosts = listen.allowed_hosts.clone().with_name(&listen.host);
+    Ok(Settings {
+        tls: tls(listen)?,
+        root_path: listen.root_path.clone(),
+        access: Access { hosts, origins: listen.allowed_origins.clone() },
+        keys,
+        queue_places,
+        limits: Limits { body_bytes: listen.body_bytes, ..Limits::default() },
+        shutdown_timeout: Duration::from_secs_f64(listen.shutdown_timeout_s),
+        model_names: listen.model_names,
+        responses: Arc::new(responses),
+        adapter_updates: listen.adapter_updates,
+        media_urls: MediaUrls::new(&listen.media_domains, &listen.media_directories)
+            .map_err(|error| Error::usage(format!("--allow-media-domain and --allow-media-dir: {error}")))?,
+        ..Settings::default()
+    })
+}
+
+fn tls(listen: &Listen) -> Result<Option<Tls>, Error> {
+    match (&listen.tls_certificate, &listen.tls_key) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => {
+            let tls = Tls::read(certificate.clone(), key.clone());
+            tls.map(Some).map_err(|error| Error::usage(format!("--tls-cert and --tls-key: {error}")))
+        }
+        _ => Err(Error::usage("--tls-cert and --tls-key need each other")),
+    }
+}
+
+/// The sockets to accept connections on: those of the service manager, else a UNIX socket, else a TCP one.
+pub async fn listeners(listen: &Listen, inherited: Option<InheritedSockets>) -> Result<Listeners, Error> {
+    let Listen { host, port, .. } = listen;
+    let (listeners, place) = match (inherited, &listen.uds) {
+        (Some(sockets), _) => (Listeners::inherit(sockets), "the sockets of LISTEN_FDS".to_owned()),
+        (None, Some(path)) => (Listeners::bind_unix(path), path.display().to_string()),
+        (None, None) => (Listeners::bind(host, *port).await, format!("{host}:{port}")),
+    };
+    listeners.map_err(|error| Error::failed(format!("cannot listen on {place}: {error}")))
+}
