@@ -53,7 +53,7 @@ pub enum AdapterUpdates {
     /// The routes answer 404.
     #[default]
     Refused,
-    /// Every client with a key may.
+    /// Every client may whose key has no role, or the role of an administrator.
     Allowed,
 }
 

@@ -53,6 +53,10 @@ async fn serve(
         AdapterUpdates::Refused => None,
     };
     let mut signals = StopSignals::new().map_err(Error::failed)?;
+    // Also while the model is loaded.
+    let keys = config.listen.key_file.as_ref().map(|_| settings.keys.clone());
+    let reloaded = Reloaded { keys, tls: settings.tls.clone() };
+    reloaded.on_signal().map_err(Error::failed)?;
     let isolation = match config.isolation.mode {
         EngineIsolation::Process => Some(engine::isolation(&config)?),
         EngineIsolation::InProcess => None,
@@ -73,9 +77,6 @@ async fn serve(
             () = signals.recv() => return Ok(()),
         }
     }
-    let keys = config.listen.key_file.as_ref().map(|_| settings.keys.clone());
-    let reloaded = Reloaded { keys, tls: settings.tls.clone() };
-    reloaded.on_signal().map_err(Error::failed)?;
     announce(&config, &addresses, &handle);
     let stop = async move {
         signals.recv().await;

@@ -176,6 +176,14 @@ mod tests {
     }
 
     #[test]
+    fn the_name_that_a_server_listens_on_is_its_own() {
+        let arrival = Arrival::Tcp([192, 168, 0, 2].into());
+        let named = |name: &str| AllowedHosts::default().with_name(name);
+        assert!(named("Box.Example").allow(b"box.example:8000", arrival));
+        assert!(!named("10.0.0.1").allow(b"10.0.0.1", arrival), "an address is one only where it is bound");
+    }
+
+    #[test]
     fn what_is_no_host_is_refused() {
         for host in ["", "http://a", "a:1", "a/b", "a*", "*a", "a.*", "*.", "a b"] {
             assert!(AllowedHosts::new([host.to_owned()]).is_err(), "{host}");

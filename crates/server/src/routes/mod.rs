@@ -46,7 +46,6 @@ const LIMIT_HEADERS: &[LimitHeaders] = &[
 pub fn router(app: Arc<App>) -> Router {
     let document = OpenApiDocument(Arc::new(openapi::document(ROUTES, &app.root_path)));
     let authentication = Authentication { keys: app.keys.clone(), headers: LIMIT_HEADERS };
-    let exposed = [openai::LIMIT_HEADERS, anthropic::LIMIT_HEADERS].concat();
     ROUTES
         .iter()
         .fold(Router::new(), |router, route| router.route(route.path, route.method_router()))
@@ -54,7 +53,7 @@ pub fn router(app: Arc<App>) -> Router {
         .fallback(no_route)
         .layer(Extension(document))
         .layer(from_fn_with_state(authentication, auth::layer))
-        .layer(access::cors(app.access.origins.clone(), &exposed))
+        .layer(access::cors(app.access.origins.clone()))
         .layer(from_fn_with_state(app.access.clone(), access::layer))
         .layer(from_fn_with_state(ERROR_FORMATS, error::render))
         .layer(from_fn(metrics::layer))

@@ -188,7 +188,14 @@ fn a_prompt_of_several_choices_counts_once_as_in_the_response() {
 #[test]
 fn responses_at_once_are_limited_until_they_end() {
     let keyed = Keyed::new(&table("alice", "streams = 1"));
-    let (stream, id) = keyed.endless("sk-alice");
+    let (mut stream, id) = keyed.endless("sk-alice");
+    // Its prompt is charged once the first token has come.
+    let mut received = Vec::new();
+    while !String::from_utf8_lossy(&received).contains("w0 ") {
+        let mut byte = [0];
+        std::io::Read::read_exact(&mut stream, &mut byte).unwrap();
+        received.extend(byte);
+    }
     check_limited(&keyed.hi("sk-alice"), "1", "1 responses at once");
     assert_eq!(keyed.usage("sk-alice")[0]["streams"], 1);
     drop(stream);

@@ -7,7 +7,7 @@ use jiff::{Timestamp, Unit};
 use crate::keys::{Level, Levels};
 
 /// Names that responses may have.
-pub const NAMES: &[&str] = &[
+const NAMES: &[&str] = &[
     "anthropic-ratelimit-requests-limit",
     "anthropic-ratelimit-requests-remaining",
     "anthropic-ratelimit-requests-reset",

@@ -7,7 +7,7 @@ use omnibus_engine::{CallEnding, Delta, Event as EngineEvent, FinishReason, Stop
 use serde_json::Value;
 
 pub use error::error_body;
-pub use limits::{NAMES as LIMIT_HEADERS, headers as limit_headers};
+pub use limits::headers as limit_headers;
 
 use crate::error::ApiError;
 use crate::lower::opaque;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::keys::{Level, Levels};
 
 /// Names that responses may have.
-pub const NAMES: &[&str] = &[
+const NAMES: &[&str] = &[
     "x-ratelimit-limit-requests",
     "x-ratelimit-remaining-requests",
     "x-ratelimit-reset-requests",

@@ -10,7 +10,7 @@ pub mod transcription;
 use omnibus_engine::{FinishReason, Usage};
 
 pub use error::error_body;
-pub use limits::{NAMES as LIMIT_HEADERS, headers as limit_headers};
+pub use limits::headers as limit_headers;
 
 use super::{Delivery, Frames};
 use crate::error::ApiError;
