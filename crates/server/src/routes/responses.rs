@@ -1,5 +1,7 @@
 //! `POST /v1/responses`, and the responses that are kept: GET, DELETE, cancel and their input items.
 
+mod conversation;
+
 use std::sync::Arc;
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -39,7 +41,7 @@ impl Api for ResponsesApi {
 
     fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<ResponsesFramer>, ApiError> {
         let mut wire = ResponsesRequest::read(body)?;
-        let input = conversation(&mut wire, context)?;
+        let input = conversation::items(&mut wire, context)?;
         let items = ResponsesRequest::items(&input)?;
         let model = context.served(wire.model.as_deref());
         let (batch, toolbox) = lower::responses::lower(&wire, items, model, &context.caller)?;
@@ -65,21 +67,6 @@ fn delivery(mode: Mode) -> Delivery {
         Mode::Background => Delivery::Background,
         Mode::BackgroundStream => Delivery::LoggedStream,
     }
-}
-
-/// The items of the stored conversation that the request continues, and its own.
-fn conversation(wire: &mut ResponsesRequest, context: &RequestContext<'_>) -> Result<Vec<Value>, ApiError> {
-    let new = std::mem::take(&mut wire.input);
-    let Some(previous) = &wire.previous else { return Ok(new) };
-    let stored = context.responses.get(&context.caller.tenant, previous).ok_or_else(|| {
-        let message = format!("no stored response has the id `{previous}`");
-        ApiError::invalid("previous_response_id", message).with_code("previous_response_not_found")
-    })?;
-    if stored.is_running() {
-        let message = format!("the response `{previous}` is not complete");
-        return Err(ApiError::invalid("previous_response_id", message));
-    }
-    Ok(stored.conversation().into_iter().chain(new).collect())
 }
 
 /// The response before it has any output.
@@ -213,7 +200,7 @@ pub async fn input_items(
     let Query(page) = page.map_err(|error| ApiError::invalid("limit", error.body_text()))?;
     let found = stored(&app, &tenant, id)?;
     let mut items: Vec<Value> =
-        found.input.into_iter().enumerate().map(|(index, item)| with_id(item, index)).collect();
+        found.input.into_iter().enumerate().map(|(index, item)| with_id(item, &found.id, index)).collect();
     if page.order.as_deref() != Some("asc") {
         items.reverse();
     }

@@ -3,6 +3,7 @@
 
 mod connections;
 mod hostile_agents;
+mod item_references;
 mod media;
 mod messages;
 mod metrics;

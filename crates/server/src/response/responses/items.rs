@@ -11,15 +11,15 @@ use super::kept;
 use crate::lower::opaque;
 use crate::lower::responses::{ToolKind, Toolbox};
 use crate::response::Frames;
-use crate::wire::responses::EncryptedReasoning;
 use crate::wire::responses::response::{ContentPart, EventData, OutputItem, SummaryPart, TextEvent};
+use crate::wire::responses::{EncryptedReasoning, item_ids};
 
 /// The output items so far.
 pub struct Items {
     toolbox: Toolbox,
     encrypted: EncryptedReasoning,
-    /// Distinguishes the items of this response from those of others.
-    suffix: String,
+    /// The response's.
+    id: String,
     done: Vec<Value>,
     open: Option<OpenItem>,
 }
@@ -69,8 +69,7 @@ impl ItemStatus {
 impl Items {
     /// No items yet.
     pub fn new(response_id: &str, toolbox: Toolbox, encrypted: EncryptedReasoning) -> Self {
-        let suffix = response_id.rsplit('_').next().unwrap_or_default().to_owned();
-        Self { toolbox, encrypted, suffix, done: Vec::new(), open: None }
+        Self { toolbox, encrypted, id: response_id.to_owned(), done: Vec::new(), open: None }
     }
 
     /// The items that are done.
@@ -111,7 +110,7 @@ impl Items {
             OpenKind::Call { kind: ToolKind::Custom, .. } => "ctc",
             OpenKind::Call { kind: ToolKind::Search, .. } => "tsc",
         };
-        let id = format!("{prefix}_{}{output_index:04}", self.suffix);
+        let id = item_ids::of(prefix, &self.id, output_index);
         let open = OpenItem { id, kind, text: String::new(), input: CustomInput::default() };
         let item = self.item(&open, ItemStatus::InProgress);
         events.push("response.output_item.added", EventData::Item { output_index, item }, frames);

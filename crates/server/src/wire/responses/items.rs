@@ -5,13 +5,17 @@ use serde_json::{Map, Value};
 use crate::error::ApiError;
 use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured, type_error};
 use crate::wire::media::{self, Part};
+use crate::wire::responses::item_ids;
 
 /// Between texts that become one.
 const GAP: &str = "\n\n";
 
+/// What the ids of input items begin with that have none of their own.
+pub const INPUT_PREFIX: &str = "item";
+
 /// Fields of an item.
 pub const FIELDS: &[Field] = &[
-    honoured("type", "`message` when absent"),
+    honoured("type", "`message` when absent, or `item_reference` without a `role`"),
     honoured("role", "of a message: `system`, `developer`, `user` or `assistant`"),
     honoured("content", "of a message: a string or a list of parts; of reasoning: its text"),
     honoured("call_id", "of a call and of its output"),
@@ -23,7 +27,7 @@ pub const FIELDS: &[Field] = &[
     honoured("tools", "of a tool search's output: what was found"),
     honoured("summary", "of reasoning"),
     honoured("encrypted_content", "of reasoning"),
-    harmless("id", "items are known by their place"),
+    honoured("id", "of an `item_reference`: the id of a stored item; others are known by their place"),
     harmless("status", "items of the input are complete"),
     harmless("execution", "the client searches"),
     harmless("phase", "not part of the prompt"),
@@ -233,13 +237,23 @@ fn part(value: Value, at: &str) -> Result<Option<Part>, ApiError> {
     })
 }
 
+/// The id of a stored item that stands here in place of the item. Only a reference may come without a type and a role.
+pub fn reference(item: &Value) -> Option<&str> {
+    let id = item.get("id").and_then(Value::as_str);
+    match item.get("type").and_then(Value::as_str) {
+        Some("item_reference") => Some(id.unwrap_or_default()),
+        Some(_) => None,
+        None => id.filter(|_| item.get("role").is_none()),
+    }
+}
+
 /// Gives an item the id that `GET …/input_items` shows, unless it has one.
-pub fn with_id(item: Value, index: usize) -> Value {
+pub fn with_id(item: Value, response_id: &str, index: usize) -> Value {
     let Value::Object(item) = item else { return item };
     let mut named = Map::new();
     let has_id = item.get("id").is_some_and(Value::is_string);
     if !has_id {
-        named.insert("id".to_owned(), format!("item_{index}").into());
+        named.insert("id".to_owned(), item_ids::of(INPUT_PREFIX, response_id, index).into());
     }
     named.extend(item.into_iter().filter(|(key, _)| key != "id" || has_id));
     Value::Object(named)

@@ -3,6 +3,7 @@
 //! Invariant: unknown fields, item types and tool types are accepted, counted and logged, as clients send new ones at
 //! any time. What is known must have its type.
 
+pub mod item_ids;
 pub mod items;
 pub mod response;
 pub mod tools;
