@@ -1,5 +1,7 @@
 //! Lowering of Anthropic's requests: the conversation as a chat template gets it.
 
+mod rendered;
+
 use expect_test::{Expect, expect};
 use omnibus_engine::{CallLimit, ToolResult};
 
