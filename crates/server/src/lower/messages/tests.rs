@@ -1,5 +1,6 @@
 //! Lowering of Anthropic's requests: the conversation as a chat template gets it.
 
+mod client_tools;
 mod rendered;
 
 use expect_test::{Expect, expect};
