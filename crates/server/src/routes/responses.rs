@@ -97,7 +97,7 @@ fn response(wire: ResponsesRequest, header: ResponseHeader) -> ResponseObject {
                 },
             },
         },
-        tool_choice: match wire.tool_choice {
+        tool_choice: match wire.tool_choice.map(|choice| choice.call) {
             Some(ToolChoice::Auto) => "auto",
             // A function that must be called is echoed as what it amounts to.
             Some(ToolChoice::Required | ToolChoice::Function(_)) => "required",

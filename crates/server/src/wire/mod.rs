@@ -20,6 +20,7 @@ pub mod responses;
 pub mod sessions;
 pub mod structured;
 pub mod tokenize;
+pub mod tool_choice;
 pub mod tools;
 pub mod transcription;
 pub mod usage;

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::fields::{Field, Fields, honoured, type_error};
+use super::tool_choice;
 use crate::error::ApiError;
 
 /// Fields of a tool.
@@ -88,10 +89,12 @@ pub fn read(fields: &mut Fields) -> Result<Tools, ApiError> {
         Some(false) => ParallelCalls::Refuse,
         Some(true) | None => ParallelCalls::Allow,
     };
-    let Some(choice) = choice(fields.value("tool_choice"), !list.is_empty())? else {
+    let Some(choice) = tool_choice::read(fields.value("tool_choice"), !list.is_empty())? else {
         return Ok(Tools::default());
     };
-    Ok(Tools { list, parallel, choice })
+    choice.check(list.iter().map(|tool| tool.name.as_str()))?;
+    let list = list.into_iter().filter(|tool| choice.allows(&tool.name)).collect();
+    Ok(Tools { list, parallel, choice: choice.call })
 }
 
 /// Reads the entries of `tools`.
@@ -101,43 +104,6 @@ pub fn list(values: Vec<Value>) -> Result<Vec<Tool>, ApiError> {
     }
     let tool = |(index, value)| tool(value, &format!("tools[{index}]"));
     values.into_iter().enumerate().map(tool).collect()
-}
-
-/// Reads `tool_choice`. `None`: no tool may be called.
-pub fn choice(value: Option<Value>, has_tools: bool) -> Result<Option<ToolChoice>, ApiError> {
-    let at = "tool_choice";
-    let choice = match &value {
-        None => ToolChoice::Auto,
-        Some(Value::String(choice)) => match choice.as_str() {
-            "auto" => ToolChoice::Auto,
-            "none" => return Ok(None),
-            "required" => ToolChoice::Required,
-            other => {
-                let message = format!("`{at}` must be none, auto, required or an object, not `{other}`");
-                return Err(ApiError::invalid(at, message));
-            }
-        },
-        // Chat completions have the name inside `function`, the Responses API beside the type.
-        Some(Value::Object(object)) => {
-            let function = object.get("function").and_then(Value::as_object).unwrap_or(object);
-            let name = function.get("name").and_then(Value::as_str);
-            match (object.get("type").and_then(Value::as_str), name) {
-                (Some("function") | None, Some(name)) => ToolChoice::Function(name.to_owned()),
-                (Some("function") | None, None) => {
-                    return Err(ApiError::invalid(at, format!("`{at}` must name a function")));
-                }
-                (Some(other), _) => {
-                    let message = format!("`{at}.type` must be `function`, not `{other}`");
-                    return Err(ApiError::unsupported(at, message));
-                }
-            }
-        }
-        Some(other) => return Err(type_error(at, "a string or an object", other)),
-    };
-    if choice != ToolChoice::Auto && !has_tools {
-        return Err(ApiError::invalid(at, format!("`{at}` needs `tools`")));
-    }
-    Ok(Some(choice))
 }
 
 fn tool(value: Value, at: &str) -> Result<Tool, ApiError> {

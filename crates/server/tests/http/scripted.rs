@@ -124,6 +124,22 @@ fn finished(reason: FinishReason, prompt_tokens: usize, completion_tokens: usize
     Event::Finished { reason, matched: None, usage }
 }
 
+/// A call of the tool that the prompt names, with the arguments that follow the name.
+fn call_events(prompt: &str) -> Vec<Event> {
+    let mut words = prompt.splitn(3, ' ').skip(1);
+    let (name, arguments) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let typed = |delta| Event::Delta { delta, tokens: Vec::new() };
+    let (first, rest) = arguments.split_at(arguments.len() / 2);
+    vec![
+        started(1),
+        typed(Delta::ToolCallStart { id: "call-1".into(), name: name.into() }),
+        typed(Delta::ToolCallArguments(first.into())),
+        typed(Delta::ToolCallArguments(rest.into())),
+        typed(Delta::ToolCallEnd(omnibus_engine::CallEnding::Complete)),
+        finished(FinishReason::Stop, 1, 9),
+    ]
+}
+
 fn tool_call_events() -> Vec<Event> {
     let typed = |delta| Event::Delta { delta, tokens: Vec::new() };
     vec![
@@ -222,6 +238,7 @@ impl Engine for ScriptedEngine {
                 Event::Failed(Failure::Engine { message: "broke".into() }),
             ])
             .boxed(),
+            "call" => stream::iter(call_events(&prompt)).boxed(),
             "tools" => stream::iter(tool_call_events()).boxed(),
             "vanish" => stream::iter([started(1), delta("w", 0, None)]).boxed(),
             _ => {

@@ -33,8 +33,8 @@ pub fn lower(
     if messages.is_empty() {
         return Err(ApiError::invalid("input", "`input` must have at least one item"));
     }
-    let (tools, calls) = match wire.tool_choice {
-        Some(_) => (toolbox.tools(), Some(chat::call_limit(wire.parallel))),
+    let (tools, calls) = match &wire.tool_choice {
+        Some(choice) => (toolbox.tools(choice)?, Some(chat::call_limit(wire.parallel))),
         None => (Vec::new(), None),
     };
     let default = Sampling::default();
@@ -49,7 +49,7 @@ pub fn lower(
         max_new_tokens: wire.max_output_tokens,
         sampling,
         output: OutputMode::Message { calls },
-        tool_choice: wire.tool_choice.as_ref().map(tool_choice).unwrap_or_default(),
+        tool_choice: wire.tool_choice.as_ref().map(|choice| tool_choice(&choice.call)).unwrap_or_default(),
         structured: wire.structured.clone().map(structured::lower),
         tenant: caller.tenant.clone(),
         ..Request::new(caller.response_id.clone(), Input::Chat(chat))
@@ -107,7 +107,7 @@ fn result(call_id: String, text: String) -> Message {
 fn call(id: String, tool: &CalledTool, arguments: String, toolbox: &Toolbox) -> ContentPart {
     let json = match tool {
         CalledTool::Custom(_) => json!({"input": arguments}).to_string(),
-        CalledTool::Function { .. } | CalledTool::Search => arguments,
+        CalledTool::Function { .. } | CalledTool::Client(_) | CalledTool::Search => arguments,
     };
     let arguments = match crate::wire::json::parse(json.as_bytes()) {
         Ok(Value::Object(_)) => ToolArguments::Json(json),

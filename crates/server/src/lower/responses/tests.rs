@@ -1,5 +1,7 @@
 //! Lowering of Responses requests.
 
+mod client_tools;
+
 use expect_test::{Expect, expect};
 use omnibus_engine::{CallRule, InputGrammar, Tool, ToolPlace};
 

@@ -11,7 +11,10 @@ use super::kept;
 use crate::lower::opaque;
 use crate::lower::responses::{ToolKind, Toolbox};
 use crate::response::Frames;
-use crate::wire::responses::response::{ContentPart, EventData, OutputItem, SummaryPart, TextEvent};
+use crate::wire::responses::client_tools::ClientTool;
+use crate::wire::responses::response::{
+    ClientCall, ContentPart, EventData, OutputItem, SummaryPart, TextEvent,
+};
 use crate::wire::responses::{EncryptedReasoning, item_ids};
 
 /// The output items so far.
@@ -109,18 +112,21 @@ impl Items {
             OpenKind::Call { kind: ToolKind::Function { .. }, .. } => "fc",
             OpenKind::Call { kind: ToolKind::Custom, .. } => "ctc",
             OpenKind::Call { kind: ToolKind::Search, .. } => "tsc",
+            OpenKind::Call { kind: ToolKind::Client(tool), .. } => tool.id_prefix(),
         };
         let id = item_ids::of(prefix, &self.id, output_index);
         let open = OpenItem { id, kind, text: String::new(), input: CustomInput::default() };
-        let item = self.item(&open, ItemStatus::InProgress);
-        events.push("response.output_item.added", EventData::Item { output_index, item }, frames);
+        if !comes_whole(&open) {
+            let item = self.item(&open, ItemStatus::InProgress);
+            events.push("response.output_item.added", EventData::Item { output_index, item }, frames);
+        }
         if let Some(part) = part(&open, output_index) {
             events.push(part.0, part.1, frames);
         }
         self.open = Some(open);
     }
 
-    /// Searches are sent when they are complete, and the input of a custom tool as it is read out of the model's JSON.
+    /// Searches and calls of the client's tools are sent when they are complete, and the input of a custom tool as it is read out of the model's JSON.
     fn more(&mut self, delta: String, events: &mut Events, frames: &mut Frames) {
         let output_index = self.done.len();
         let Some(open) = &mut self.open else { return };
@@ -140,7 +146,7 @@ impl Items {
                 "response.function_call_arguments.delta"
             }
             OpenKind::Call { kind: ToolKind::Custom, .. } => "response.custom_tool_call_input.delta",
-            OpenKind::Call { kind: ToolKind::Search, .. } => return,
+            OpenKind::Call { kind: ToolKind::Search | ToolKind::Client(_), .. } => return,
         };
         events.push(kind, EventData::Text(event), frames);
     }
@@ -149,6 +155,10 @@ impl Items {
     pub fn close(&mut self, status: ItemStatus, events: &mut Events, frames: &mut Frames) {
         let Some(open) = self.open.take() else { return };
         let output_index = self.done.len();
+        if comes_whole(&open) {
+            let item = self.item(&open, ItemStatus::InProgress);
+            events.push("response.output_item.added", EventData::Item { output_index, item }, frames);
+        }
         done_events(&open, output_index, events, frames);
         let item = self.item(&open, status);
         self.done.push(kept(&item));
@@ -189,6 +199,18 @@ impl Items {
                         name: name.clone(),
                         input: open.input.whole(&text),
                     },
+                    ToolKind::Client(tool) => OutputItem::Client(ClientCall {
+                        kind: tool.call_type(),
+                        id,
+                        call_id,
+                        // There is no incomplete patch.
+                        status: if *tool == ClientTool::ApplyPatch && status == "incomplete" {
+                            "in_progress"
+                        } else {
+                            status
+                        },
+                        fields: tool.fields(&text),
+                    }),
                     ToolKind::Search => OutputItem::ToolSearchCall {
                         id,
                         status,
@@ -200,6 +222,11 @@ impl Items {
             }
         }
     }
+}
+
+/// Whether clients read the fields of an item when it is added, so that it is added when it is complete.
+fn comes_whole(open: &OpenItem) -> bool {
+    matches!(open.kind, OpenKind::Call { kind: ToolKind::Client(_), .. })
 }
 
 fn output_text(text: String) -> ContentPart {
@@ -244,7 +271,7 @@ fn done_events(open: &OpenItem, output_index: usize, events: &mut Events, frames
             }
             ("response.custom_tool_call_input.done", TextEvent { input: Some(input), ..event })
         }
-        OpenKind::Call { kind: ToolKind::Search, .. } => return,
+        OpenKind::Call { kind: ToolKind::Search | ToolKind::Client(_), .. } => return,
     };
     events.push(kind, EventData::Text(event), frames);
     let done = part(open, output_index).map(|(kind, data)| match kind {

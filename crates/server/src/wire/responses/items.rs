@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 use crate::error::ApiError;
 use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured, type_error};
 use crate::wire::media::{self, Part};
-use crate::wire::responses::item_ids;
+use crate::wire::responses::client_tools::ClientTool;
+use crate::wire::responses::{client_items, item_ids};
 
 /// Between texts that become one.
 const GAP: &str = "\n\n";
@@ -23,12 +24,21 @@ pub const FIELDS: &[Field] = &[
     honoured("namespace", "of a call of a tool inside a namespace"),
     honoured("arguments", "of a function call: JSON text; of a tool search: an object"),
     honoured("input", "of a custom tool call: text"),
-    honoured("output", "of a call: a string or a list of parts"),
+    honoured("action", "of a call of a shell or of a computer"),
+    honoured("actions", "of a call of a computer"),
+    honoured("operation", "of a call of `apply_patch`"),
+    honoured("output", "of a call: a string or a list of parts; of a client's tool, what it returned"),
     honoured("tools", "of a tool search's output: what was found"),
     honoured("summary", "of reasoning"),
     honoured("encrypted_content", "of reasoning"),
     honoured("id", "of an `item_reference`: the id of a stored item; others are known by their place"),
-    harmless("status", "items of the input are complete"),
+    honoured("status", "of the output of `apply_patch`; other items of the input are complete"),
+    harmless("environment", "of a shell: the client's"),
+    harmless("max_output_length", "of a shell: the client cuts what it returns"),
+    harmless("pending_safety_checks", "of a computer: the client checks"),
+    harmless("acknowledged_safety_checks", "of a computer: the client checks"),
+    harmless("caller", "only the model calls tools"),
+    harmless("created_by", "not part of the prompt"),
     harmless("execution", "the client searches"),
     harmless("phase", "not part of the prompt"),
 ];
@@ -116,6 +126,8 @@ pub enum CalledTool {
     },
     /// A custom tool, by its name.
     Custom(String),
+    /// A tool that the client runs.
+    Client(ClientTool),
     /// The search for tools.
     Search,
 }
@@ -153,10 +165,13 @@ pub fn item(value: Value, at: &str) -> Result<Option<InputItem>, ApiError> {
             call_id: fields.text("call_id")?.unwrap_or_default(),
             tools: fields.list("tools")?.unwrap_or_default(),
         },
-        other => {
-            count_unknown(&format!("{at}.type={other}"));
-            return Ok(None);
-        }
+        other => match client_items::item(other, &mut fields)? {
+            Some(item) => item,
+            None => {
+                count_unknown(&format!("{at}.type={other}"));
+                return Ok(None);
+            }
+        },
     };
     Ok(Some(item))
 }

@@ -3,6 +3,8 @@
 //! Invariant: unknown fields, item types and tool types are accepted, counted and logged, as clients send new ones at
 //! any time. What is known must have its type.
 
+pub mod client_items;
+pub mod client_tools;
 pub mod item_ids;
 pub mod items;
 pub mod response;
@@ -12,7 +14,8 @@ use serde_json::{Map, Value};
 
 use super::fields::{Field, Fields, harmless, honoured, refused, type_error};
 use super::structured::{Grammar, StructuredOutput, Whitespace, json_schema};
-use super::tools::{ParallelCalls, ToolChoice, choice};
+use super::tool_choice::{self, Choice};
+use super::tools::ParallelCalls;
 use crate::error::ApiError;
 use items::InputItem;
 use tools::ResponsesTool;
@@ -35,8 +38,11 @@ pub const FIELDS: &[Field] = &[
     honoured("max_output_tokens", "most tokens to generate"),
     honoured("temperature", "0 is greedy; 1 when absent"),
     honoured("top_p", "nucleus sampling"),
-    honoured("tools", "of types `function`, `custom`, `namespace` and `tool_search`; others are left out"),
-    honoured("tool_choice", "`auto`, `none`, `required`, or the function that must be called"),
+    honoured(
+        "tools",
+        "functions, custom tools and tools that the client runs; those that OpenAI's servers run are left out",
+    ),
+    honoured("tool_choice", "`auto`, `none`, `required`, `allowed_tools`, or the tool that must be called"),
     honoured("parallel_tool_calls", "false ends the response after its first call"),
     honoured("reasoning", "`effort`; `none` switches reasoning off"),
     honoured("text", "`format`: what the answer must match"),
@@ -102,9 +108,8 @@ pub struct ResponsesRequest {
     pub raw_tools: Vec<Value>,
     /// The tools.
     pub tools: Vec<ResponsesTool>,
-    /// Whether tools may be called.
-    /// `None`: none may be called.
-    pub tool_choice: Option<ToolChoice>,
+    /// Which tools are called, and which may be. `None`: none may be.
+    pub tool_choice: Option<Choice>,
     /// `text.format`.
     pub structured: Option<StructuredOutput>,
     /// `parallel_tool_calls`.
@@ -173,7 +178,7 @@ impl ResponsesRequest {
             temperature: fields.number("temperature")?,
             top_p: fields.number("top_p")?,
             tools: tools::read(&raw_tools)?,
-            tool_choice: choice(fields.value("tool_choice"), !raw_tools.is_empty())?,
+            tool_choice: tool_choice::read(fields.value("tool_choice"), !raw_tools.is_empty())?,
             raw_tools,
             structured,
             parallel,
@@ -185,9 +190,18 @@ impl ResponsesRequest {
 
     /// The items of the input.
     pub fn items(input: &[Value]) -> Result<Vec<InputItem>, ApiError> {
-        let items = input.iter().enumerate();
-        let items = items.map(|(index, value)| items::item(value.clone(), &format!("input[{index}]")));
-        items.filter_map(Result::transpose).collect()
+        let call_ids = client_items::call_ids(input);
+        let mut read = Vec::with_capacity(input.len());
+        for (index, value) in input.iter().enumerate() {
+            let mut item = items::item(value.clone(), &format!("input[{index}]"))?;
+            if let Some(InputItem::Output { call_id, .. }) = &mut item
+                && let Some(called) = call_ids.get(call_id)
+            {
+                call_id.clone_from(called);
+            }
+            read.extend(item);
+        }
+        Ok(read)
     }
 }
 

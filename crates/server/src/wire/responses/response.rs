@@ -189,6 +189,26 @@ pub enum OutputItem {
         /// What to search.
         arguments: Value,
     },
+    /// A call of a tool that the client runs.
+    #[serde(untagged)]
+    Client(ClientCall),
+}
+
+/// A call of a tool that the client runs, whose item has fields of its own.
+#[derive(Debug, Clone, Serialize)]
+pub struct ClientCall {
+    /// As in `shell_call`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// As in `sh_…`.
+    pub id: String,
+    /// `in_progress`, `completed` or `incomplete`
+    pub status: &'static str,
+    /// What the output refers to.
+    pub call_id: String,
+    /// What to do.
+    #[serde(flatten)]
+    pub fields: Map<String, Value>,
 }
 
 /// A part of a message.
