@@ -13,6 +13,7 @@ mod structured;
 mod thinking;
 pub mod tokenize;
 pub mod transcription;
+mod verbosity;
 
 use omnibus_engine::Request;
 

@@ -1,6 +1,7 @@
 //! `POST /v1/responses`, and the responses that are kept: GET, DELETE, cancel and their input items.
 
 mod conversation;
+mod truncation;
 
 use std::sync::Arc;
 
@@ -20,12 +21,9 @@ use crate::response::responses::{Recorder, ResponsesFramer};
 use crate::response::{Delivery, ResponseHeader, sse};
 use crate::stored_responses::StoredResponse;
 use crate::wire::responses::items::with_id;
-use crate::wire::responses::response::{
-    Deleted, ItemList, ReasoningEcho, ResponseObject, TextEcho, TextFormat,
-};
-use crate::wire::responses::{Mode, ResponsesRequest, Storage};
-use crate::wire::structured::Grammar;
-use crate::wire::tools::{ParallelCalls, ToolChoice};
+use crate::wire::responses::response::{Deleted, ItemList, ReasoningEcho, ResponseObject, TextEcho};
+use crate::wire::responses::{Mode, ResponsesRequest, Storage, Truncation};
+use crate::wire::tools::ParallelCalls;
 
 /// Most items of one page of `input_items`.
 const PAGE_MAX: usize = 100;
@@ -44,7 +42,10 @@ impl Api for ResponsesApi {
         let input = conversation::items(&mut wire, context)?;
         let items = ResponsesRequest::items(&input)?;
         let model = context.served(wire.model.as_deref());
-        let (batch, toolbox) = lower::responses::lower(&wire, items, model, &context.caller)?;
+        let (batch, toolbox) = match wire.truncation {
+            Truncation::Disabled => lower::responses::lower(&wire, items, model, &context.caller)?,
+            Truncation::Auto => truncation::lower_fitting(&wire, items, model, context)?,
+        };
         let mut header = context.header(&batch);
         header.model = wire.model.clone().unwrap_or(header.model);
         let recorder = match wire.storage {
@@ -88,26 +89,20 @@ fn response(wire: ResponsesRequest, header: ResponseHeader) -> ResponseObject {
         reasoning: ReasoningEcho { effort: wire.effort, summary: None },
         store: wire.storage == Storage::Keep,
         temperature: wire.temperature.unwrap_or(1.0),
-        text: TextEcho {
-            format: TextFormat {
-                kind: match wire.structured.map(|structured| structured.grammar) {
-                    None => "text",
-                    Some(Grammar::JsonObject) => "json_object",
-                    Some(_) => "json_schema",
-                },
-            },
-        },
-        tool_choice: match wire.tool_choice.map(|choice| choice.call) {
-            Some(ToolChoice::Auto) => "auto",
-            // A function that must be called is echoed as what it amounts to.
-            Some(ToolChoice::Required | ToolChoice::Function(_)) => "required",
-            None => "none",
-        },
+        text: TextEcho { format: wire.echo.format, verbosity: wire.verbosity.name() },
+        tool_choice: wire.echo.tool_choice,
         tools: wire.raw_tools,
         top_p: wire.top_p.unwrap_or(1.0),
-        truncation: "disabled",
+        truncation: wire.truncation.name(),
         usage: None,
         metadata: wire.metadata,
+        completed_at: None,
+        max_tool_calls: wire.echo.max_tool_calls,
+        top_logprobs: wire.echo.top_logprobs.unwrap_or(0),
+        service_tier: "default",
+        user: wire.echo.user,
+        safety_identifier: wire.echo.safety_identifier,
+        prompt_cache_key: wire.echo.prompt_cache_key,
     }
 }
 

@@ -24,3 +24,4 @@ pub mod tool_choice;
 pub mod tools;
 pub mod transcription;
 pub mod usage;
+pub mod verbosity;

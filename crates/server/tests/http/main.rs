@@ -12,6 +12,7 @@ mod mutated;
 mod refusals;
 mod responses;
 mod responses_api;
+mod responses_fields;
 mod scripted;
 mod stream;
 mod third_api;

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 pub use toolbox::{ToolKind, Toolbox};
 
 use super::chat::{self, content_parts, tool_choice};
-use super::{Caller, GenerationBatch, opaque, structured, thinking};
+use super::{Caller, GenerationBatch, opaque, structured, thinking, verbosity};
 use crate::error::ApiError;
 use crate::wire::responses::items::{Author, CalledTool, InputItem};
 use crate::wire::responses::{ResponsesRequest, tools};
@@ -26,11 +26,13 @@ pub fn lower(
 ) -> Result<(GenerationBatch, Toolbox), ApiError> {
     let mut toolbox = Toolbox::new(&wire.tools);
     let (mut messages, mut media) = (Vec::new(), Vec::new());
+    let items_are_missing = items.is_empty() && wire.instructions.is_none();
     messages.extend(wire.instructions.as_deref().map(|text| Message::new(Role::System, text)));
     for item in items {
         messages.push(message(item, &mut toolbox, &mut media)?);
     }
-    if messages.is_empty() {
+    verbosity::tell(wire.verbosity, &mut messages);
+    if items_are_missing {
         return Err(ApiError::invalid("input", "`input` must have at least one item"));
     }
     let (tools, calls) = match &wire.tool_choice {
@@ -51,6 +53,7 @@ pub fn lower(
         output: OutputMode::Message { calls },
         tool_choice: wire.tool_choice.as_ref().map(|choice| tool_choice(&choice.call)).unwrap_or_default(),
         structured: wire.structured.clone().map(structured::lower),
+        logprobs: wire.logprobs,
         tenant: caller.tenant.clone(),
         ..Request::new(caller.response_id.clone(), Input::Chat(chat))
     };

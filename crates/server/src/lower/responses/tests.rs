@@ -1,6 +1,7 @@
 //! Lowering of Responses requests.
 
 mod client_tools;
+mod text;
 
 use expect_test::{Expect, expect};
 use omnibus_engine::{CallRule, InputGrammar, Tool, ToolPlace};

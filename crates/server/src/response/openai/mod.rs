@@ -3,7 +3,7 @@
 pub mod chat;
 pub mod completions;
 mod error;
-mod logprobs;
+pub mod logprobs;
 pub mod transcription;
 
 use omnibus_engine::{FinishReason, Usage};

@@ -2,7 +2,7 @@
 //!
 //! Invariant: items do not overlap: one is open at most, and the next is added when it is done.
 
-use omnibus_engine::{CallEnding, Delta, FinishReason};
+use omnibus_engine::{CallEnding, Delta, FinishReason, TokenInfo};
 use serde_json::{Map, Value};
 
 use super::custom_input::CustomInput;
@@ -11,6 +11,8 @@ use super::kept;
 use crate::lower::opaque;
 use crate::lower::responses::{ToolKind, Toolbox};
 use crate::response::Frames;
+use crate::response::openai::logprobs;
+use crate::wire::logprobs::ChatLogprob;
 use crate::wire::responses::client_tools::ClientTool;
 use crate::wire::responses::response::{
     ClientCall, ContentPart, EventData, OutputItem, SummaryPart, TextEvent,
@@ -25,6 +27,8 @@ pub struct Items {
     id: String,
     done: Vec<Value>,
     open: Option<OpenItem>,
+    /// Log-probabilities of text that no event has had yet.
+    unsent: Vec<ChatLogprob>,
 }
 
 struct OpenItem {
@@ -34,6 +38,8 @@ struct OpenItem {
     text: String,
     /// Of a custom tool.
     input: CustomInput,
+    /// Of a message, when requested.
+    logprobs: Vec<ChatLogprob>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -72,7 +78,14 @@ impl ItemStatus {
 impl Items {
     /// No items yet.
     pub fn new(response_id: &str, toolbox: Toolbox, encrypted: EncryptedReasoning) -> Self {
-        Self { toolbox, encrypted, id: response_id.to_owned(), done: Vec::new(), open: None }
+        Self {
+            toolbox,
+            encrypted,
+            id: response_id.to_owned(),
+            done: Vec::new(),
+            open: None,
+            unsent: Vec::new(),
+        }
     }
 
     /// The items that are done.
@@ -80,8 +93,18 @@ impl Items {
         std::mem::take(&mut self.done)
     }
 
-    /// Adds a delta.
-    pub fn delta(&mut self, delta: Delta, events: &mut Events, frames: &mut Frames) {
+    /// Adds a delta, with its tokens.
+    pub fn delta(
+        &mut self,
+        delta: Delta,
+        mut tokens: Vec<TokenInfo>,
+        events: &mut Events,
+        frames: &mut Frames,
+    ) {
+        if matches!(delta, Delta::Text(_)) {
+            tokens.retain(|token| token.logprob.is_some());
+            self.unsent.extend(logprobs::chat(tokens).content);
+        }
         match delta {
             Delta::Text(text) | Delta::Reasoning(text) if text.is_empty() => {}
             Delta::Text(text) => self.append(&OpenKind::Message, text, events, frames),
@@ -115,7 +138,8 @@ impl Items {
             OpenKind::Call { kind: ToolKind::Client(tool), .. } => tool.id_prefix(),
         };
         let id = item_ids::of(prefix, &self.id, output_index);
-        let open = OpenItem { id, kind, text: String::new(), input: CustomInput::default() };
+        let open =
+            OpenItem { id, kind, text: String::new(), input: CustomInput::default(), logprobs: Vec::new() };
         if !comes_whole(&open) {
             let item = self.item(&open, ItemStatus::InProgress);
             events.push("response.output_item.added", EventData::Item { output_index, item }, frames);
@@ -138,7 +162,12 @@ impl Items {
         if delta.is_empty() {
             return;
         }
-        let event = TextEvent { delta: Some(delta), ..text_event(open, output_index) };
+        let mut event = TextEvent { delta: Some(delta), ..text_event(open, output_index) };
+        if open.kind == OpenKind::Message {
+            let new = std::mem::take(&mut self.unsent);
+            open.logprobs.extend(new.iter().cloned());
+            event.logprobs = Some(new);
+        }
         let kind = match &open.kind {
             OpenKind::Message => "response.output_text.delta",
             OpenKind::Reasoning => "response.reasoning_summary_text.delta",
@@ -153,7 +182,10 @@ impl Items {
 
     /// Completes the open item.
     pub fn close(&mut self, status: ItemStatus, events: &mut Events, frames: &mut Frames) {
-        let Some(open) = self.open.take() else { return };
+        let Some(mut open) = self.open.take() else { return };
+        if open.kind == OpenKind::Message {
+            open.logprobs.append(&mut self.unsent);
+        }
         let output_index = self.done.len();
         if comes_whole(&open) {
             let item = self.item(&open, ItemStatus::InProgress);
@@ -173,7 +205,7 @@ impl Items {
                 id,
                 status: status.name(),
                 role: "assistant",
-                content: if is_done { vec![output_text(text)] } else { Vec::new() },
+                content: if is_done { vec![output_text(text, open.logprobs.clone())] } else { Vec::new() },
             },
             OpenKind::Reasoning => OutputItem::Reasoning {
                 id,
@@ -229,8 +261,8 @@ fn comes_whole(open: &OpenItem) -> bool {
     matches!(open.kind, OpenKind::Call { kind: ToolKind::Client(_), .. })
 }
 
-fn output_text(text: String) -> ContentPart {
-    ContentPart::OutputText { text, annotations: Vec::new(), logprobs: Vec::new() }
+fn output_text(text: String, logprobs: Vec<ChatLogprob>) -> ContentPart {
+    ContentPart::OutputText { text, annotations: Vec::new(), logprobs }
 }
 
 /// The event that starts the only part of an item.
@@ -238,7 +270,8 @@ fn part(open: &OpenItem, output_index: usize) -> Option<(&'static str, EventData
     let (item_id, text) = (open.id.clone(), open.text.clone());
     match &open.kind {
         OpenKind::Message => {
-            let data = EventData::Part { item_id, output_index, content_index: 0, part: output_text(text) };
+            let part = output_text(text, open.logprobs.clone());
+            let data = EventData::Part { item_id, output_index, content_index: 0, part };
             Some(("response.content_part.added", data))
         }
         OpenKind::Reasoning => {
@@ -255,7 +288,10 @@ fn done_events(open: &OpenItem, output_index: usize, events: &mut Events, frames
     let event = text_event(open, output_index);
     let text = open.text.clone();
     let (kind, event) = match &open.kind {
-        OpenKind::Message => ("response.output_text.done", TextEvent { text: Some(text), ..event }),
+        OpenKind::Message => {
+            let logprobs = Some(open.logprobs.clone());
+            ("response.output_text.done", TextEvent { text: Some(text), logprobs, ..event })
+        }
         OpenKind::Reasoning => {
             ("response.reasoning_summary_text.done", TextEvent { text: Some(text), ..event })
         }
