@@ -333,7 +333,7 @@ fn unsupported() -> Vec<Case> {
         chat(r#""structured_outputs":{}"#, "structured_outputs"),
         chat(r#""structured_outputs":{"regex":"a","choice":["a"]}"#, "structured_outputs.choice"),
         chat(r#""structured_outputs":{"grammer":"a"}"#, "structured_outputs.grammer"),
-        chat(r#""store":true"#, "store"),
+        chat(r#""bad_words":["x"]"#, "bad_words"),
         chat(r#""modalities":["audio"]"#, "modalities"),
         chat(r#""audio":{"voice":"x"}"#, "audio"),
         chat(r#""functions":[]"#, "functions"),

@@ -6,7 +6,7 @@ use omnibus_engine::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Caller, GenerationBatch, generation, thinking};
+use super::{Caller, GenerationBatch, generation, thinking, verbosity};
 use crate::error::ApiError;
 use crate::wire::chat::{ChatRequest, ContinuationMode, Conversation, Reasoning};
 use crate::wire::media::{self as wire_media, MediaKind, MediaPart, Part};
@@ -58,8 +58,10 @@ pub fn chat(wire: Conversation) -> Chat {
     let mut media = Vec::new();
     let mut template_kwargs = wire.template_kwargs;
     reason(&wire.reasoning, &mut template_kwargs);
+    let mut messages = wire.messages.into_iter().map(|wire| message(wire, &mut media)).collect();
+    verbosity::tell(wire.verbosity, &mut messages);
     Chat {
-        messages: wire.messages.into_iter().map(|wire| message(wire, &mut media)).collect(),
+        messages,
         media,
         tools: wire.tools.list.into_iter().map(tool).collect(),
         documents: wire.documents.map(Value::Array),

@@ -21,9 +21,13 @@ impl Api for ChatApi {
     fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<ChatFramer>, ApiError> {
         let request = ChatRequest::read(body)?;
         let streaming = request.generation.streaming;
-        let include = Include::new(streaming, request.logprobs);
+        let include = Include::new(&request.generation, request.logprobs);
+        let (shown, ids) = (request.shown_reasoning, request.generation.tokens.ids);
         let batch = lower::chat::lower(request, &context.caller);
-        let framer = ChatFramer::new(context.header(&batch), batch.choices(), include);
+        let prompts = context.prompt_token_ids(&batch, ids)?;
+        let framer = ChatFramer::new(context.header(&batch), batch.choices(), include)
+            .with_reasoning(shown)
+            .with_prompt(prompts.and_then(|prompts| prompts.into_iter().next()));
         Ok(Prepared { batch, framer, delivery: streaming.into() })
     }
 }

@@ -18,7 +18,12 @@ pub const ROUTES: &[Operation] = &[
         "/v1/chat/completions",
         "OpenAI's chat completions",
         Body::Fields {
-            tables: &[wire::chat::FIELDS, wire::generation::FIELDS, wire::structured::FIELDS],
+            tables: &[
+                wire::chat::FIELDS,
+                wire::generation::FIELDS,
+                wire::gateway::FIELDS,
+                wire::structured::FIELDS,
+            ],
             required: &["messages"],
             unknown: Unknown::Refused,
         },
@@ -29,7 +34,12 @@ pub const ROUTES: &[Operation] = &[
         "/v1/completions",
         "OpenAI's text completions",
         Body::Fields {
-            tables: &[wire::completions::FIELDS, wire::generation::FIELDS, wire::structured::FIELDS],
+            tables: &[
+                wire::completions::FIELDS,
+                wire::generation::FIELDS,
+                wire::gateway::FIELDS,
+                wire::structured::FIELDS,
+            ],
             required: &["prompt"],
             unknown: Unknown::Refused,
         },

@@ -10,6 +10,8 @@ use super::messages::{self, Message};
 use super::structured;
 use super::tools::{self, Tools};
 use super::usage::Usage;
+use super::verbosity::{self, Verbosity};
+use super::{chat_thinking, gateway};
 use crate::error::ApiError;
 
 /// Fields, besides [`generation::FIELDS`].
@@ -25,11 +27,13 @@ pub const FIELDS: &[Field] = &[
     honoured("reasoning_effort", "passed to the chat template; `none` switches reasoning off"),
     honoured("thinking_token_budget", "most tokens of reasoning; then its end is forced"),
     honoured("enable_thinking", "switches reasoning on or off, in chat templates that can"),
+    honoured("thinking", "`type` and `budget_tokens`, as DeepSeek, Z.ai and Moonshot have them"),
+    honoured("include_reasoning", "false leaves the reasoning out of the answer"),
+    honoured("verbosity", "`low` and `high` are told to the model in the system message"),
     honoured("documents", "passed to the chat template"),
     honoured("add_generation_prompt", "true, or false with `continue_final_message`"),
     honoured("continue_final_message", "continues the last assistant message instead of adding a new one"),
     honoured("modalities", "only `[\"text\"]`"),
-    honoured("store", "only false: nothing is stored"),
     honoured(
         "prediction",
         "text that the answer will repeat in parts, as draft tokens; of a longer one, as much as the context holds",
@@ -38,7 +42,6 @@ pub const FIELDS: &[Field] = &[
     refused("functions", "use `tools`"),
     refused("function_call", "use `tool_choice`"),
     refused("web_search_options", "this server does not search"),
-    refused("verbosity", "state it in a message"),
     refused("prompt_logprobs", "use `/v1/completions` with `echo` and `logprobs`"),
     refused("chat_template", "templates come with the model or from the server's settings"),
     refused("best_of", "use `n`"),
@@ -83,6 +86,18 @@ pub struct ChatRequest {
     pub reasoning_budget: Option<usize>,
     /// `prediction`.
     pub prediction: Option<String>,
+    /// Whether the answer has the reasoning.
+    pub shown_reasoning: ShownReasoning,
+}
+
+/// Whether an answer has the reasoning.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ShownReasoning {
+    /// In a field of its own.
+    #[default]
+    Include,
+    /// It has not.
+    Omit,
 }
 
 /// The inputs of the chat template.
@@ -100,6 +115,8 @@ pub struct Conversation {
     pub reasoning: Reasoning,
     /// Where the completion starts.
     pub continuation: ContinuationMode,
+    /// How long the answer should be.
+    pub verbosity: Verbosity,
 }
 
 /// Whether and how much to reason. `None` leaves it to the chat template.
@@ -124,17 +141,25 @@ pub enum ContinuationMode {
 impl ChatRequest {
     /// Reads a body.
     pub fn read(body: Value) -> Result<Self, ApiError> {
-        let mut fields = Fields::open(body, "", &[FIELDS, generation::FIELDS, structured::FIELDS])?;
+        let mut fields =
+            Fields::open(body, "", &[FIELDS, generation::FIELDS, gateway::FIELDS, structured::FIELDS])?;
         check_text_only(&mut fields)?;
         let mut generation = Generation::read(&mut fields)?;
         generation.max_tokens = max_tokens(&mut fields, generation.max_tokens)?;
-        let request = Self {
-            generation,
-            logprobs: logprobs(&mut fields)?,
-            reasoning_budget: fields.count("thinking_token_budget", (0, TOKENS_MAX))?,
-            prediction: prediction(&mut fields)?,
-            conversation: Conversation::read(&mut fields)?,
+        let budget = fields.count("thinking_token_budget", (0, TOKENS_MAX))?;
+        let logprobs = logprobs(&mut fields)?;
+        let verbosity = verbosity::read(&mut fields)?;
+        let shown_reasoning = match fields.flag("include_reasoning")? {
+            Some(false) => ShownReasoning::Omit,
+            Some(true) | None => ShownReasoning::Include,
         };
+        let prediction = prediction(&mut fields)?;
+        let mut conversation = Conversation::read(&mut fields)?;
+        conversation.verbosity = verbosity;
+        let other_budget = chat_thinking::read(&mut fields, &mut conversation.reasoning)?;
+        let reasoning_budget = budget.or(other_budget);
+        let request =
+            Self { generation, logprobs, reasoning_budget, prediction, conversation, shown_reasoning };
         fields.finish();
         Ok(request)
     }
@@ -144,8 +169,10 @@ impl Conversation {
     /// Reads the fields that are passed to the chat template.
     pub fn read(fields: &mut Fields) -> Result<Self, ApiError> {
         let list = fields.list("messages")?;
-        let messages = messages::read(fields.required("messages", list)?)?;
-        let continuation = continuation(fields)?;
+        let list = fields.required("messages", list)?;
+        let prefix = messages::prefix(&list)?;
+        let messages = messages::read(list)?;
+        let continuation = continuation(fields, prefix)?;
         check_continuation(continuation, &messages)?;
         let template_kwargs = template_kwargs(fields)?;
         let reasoning =
@@ -157,6 +184,7 @@ impl Conversation {
             template_kwargs,
             reasoning,
             continuation,
+            verbosity: Verbosity::default(),
         })
     }
 }
@@ -209,9 +237,6 @@ fn prediction(fields: &mut Fields) -> Result<Option<String>, ApiError> {
 
 /// Checks fields of which only one value is supported.
 fn check_text_only(fields: &mut Fields) -> Result<(), ApiError> {
-    if fields.flag("store")? == Some(true) {
-        return Err(ApiError::unsupported("store", "`store` must be false: nothing is stored"));
-    }
     if let Some(modalities) = fields.list("modalities")?
         && modalities != ["text"]
     {
@@ -220,9 +245,11 @@ fn check_text_only(fields: &mut Fields) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn continuation(fields: &mut Fields) -> Result<ContinuationMode, ApiError> {
+/// `prefix` is what the last message says itself.
+fn continuation(fields: &mut Fields, prefix: ContinuationMode) -> Result<ContinuationMode, ApiError> {
     let adds_prompt = fields.flag("add_generation_prompt")?;
-    let continues = fields.flag("continue_final_message")?.unwrap_or(false);
+    let continues = fields.flag("continue_final_message")?;
+    let continues = continues.unwrap_or(prefix == ContinuationMode::LastMessage);
     match (adds_prompt, continues) {
         (Some(true), true) => Err(ApiError::invalid(
             "continue_final_message",
@@ -277,6 +304,9 @@ pub struct ChatCompletion {
     pub usage: Usage,
     /// The server's version.
     pub system_fingerprint: &'static str,
+    /// The ids of the prompt's tokens, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<Vec<u32>>,
 }
 
 /// One choice.
@@ -290,6 +320,9 @@ pub struct Choice {
     pub logprobs: Option<ChatLogprobs>,
     /// Why the completion ended.
     pub finish_reason: &'static str,
+    /// The ids of the tokens, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<u32>>,
 }
 
 /// The assistant's message.
@@ -330,6 +363,9 @@ pub struct ChatChunk {
     pub usage: Option<Option<Usage>>,
     /// The server's version.
     pub system_fingerprint: &'static str,
+    /// The ids of the prompt's tokens, when requested, in the first chunk of the first choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<Vec<u32>>,
 }
 
 /// A delta of one choice.
@@ -343,6 +379,9 @@ pub struct ChunkChoice {
     pub logprobs: Option<ChatLogprobs>,
     /// Set in the last chunk of the choice.
     pub finish_reason: Option<&'static str>,
+    /// The ids of the new tokens, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<u32>>,
 }
 
 /// The new parts of a message.

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::fields::{Field, Fields, honoured, refused, token_ids, type_error};
+use super::gateway;
 use super::generation::{self, Generation, Streaming};
 use super::logprobs::TextLogprobs;
 use super::structured;
@@ -14,7 +15,10 @@ use crate::error::ApiError;
 pub const FIELDS: &[Field] = &[
     honoured("prompt", "a string, a list of token ids, or a list of several of either"),
     honoured("echo", "returns the prompt before the completion"),
-    honoured("logprobs", "how many of the most likely tokens to report, at most 20"),
+    honoured(
+        "logprobs",
+        "how many of the most likely tokens to report, at most 20, besides the token itself",
+    ),
     honoured(
         "best_of",
         "generates as many completions and returns the `n` whose tokens are the most likely on average; not with `stream`",
@@ -70,7 +74,8 @@ pub enum Echo {
 impl CompletionRequest {
     /// Reads a body.
     pub fn read(body: Value) -> Result<Self, ApiError> {
-        let mut fields = Fields::open(body, "", &[FIELDS, generation::FIELDS, structured::FIELDS])?;
+        let mut fields =
+            Fields::open(body, "", &[FIELDS, generation::FIELDS, gateway::FIELDS, structured::FIELDS])?;
         let suffix = fields.text("suffix")?.filter(|suffix| !suffix.is_empty());
         let prompt = fields.value("prompt");
         let prompts = prompts(fields.required("prompt", prompt)?)?;
@@ -168,4 +173,10 @@ pub struct Choice {
     pub logprobs: Option<TextLogprobs>,
     /// Set in the last chunk of the choice.
     pub finish_reason: Option<&'static str>,
+    /// The ids of the new tokens, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<u32>>,
+    /// The ids of the prompt's tokens, when requested, once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<Vec<u32>>,
 }

@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::chat::ContinuationMode;
 use super::fields::{Field, Fields, harmless, honoured, refused, type_error};
+use super::files;
 use super::media::{self, Part};
 use crate::error::ApiError;
 
@@ -20,22 +22,36 @@ pub const FIELDS: &[Field] = &[
     honoured("tool_call_id", "of a tool's result"),
     honoured("reasoning_content", "of the assistant; passed to the chat template"),
     honoured("reasoning", "another name of `reasoning_content`"),
+    honoured("reasoning_details", "OpenRouter's: the reasoning, where no other field has it"),
+    honoured("thinking_blocks", "LiteLLM's: the reasoning, where no other field has it"),
+    honoured(
+        "prefix",
+        "of the last message, an assistant's: true continues it, as `continue_final_message` does",
+    ),
+    honoured("partial", "another name of `prefix`"),
+    honoured("refusal", "of the assistant: the text, where there is no content"),
+    harmless("id", "messages are known by their place"),
+    harmless("parsed", "the content has it"),
+    harmless("cache_control", "every prompt is looked up in the prefix cache"),
+    harmless("citations", "sources; not part of the prompt"),
     harmless("annotations", "sources; not part of the prompt"),
     harmless("provider_specific_fields", "LiteLLM's notes on an earlier response"),
-    refused("refusal", "send it as `content`"),
     refused("audio", "send it as text"),
     refused("function_call", "use `tool_calls`"),
 ];
 
 /// Fields of a content part.
 pub const PARTS: &[Field] = &[
-    honoured("type", "`text`, `image_url`, `video_url`, `video` or `input_audio`"),
+    honoured("type", "`text`, `refusal`, `image_url`, `video_url`, `video`, `input_audio` or `file`"),
     honoured("text", "the text"),
     honoured("image_url", "an object with a `url`, for models that see images"),
     honoured("video_url", "the same for videos"),
     honoured("video", "the frames of a video: a list of URLs of images, or objects with a `url`"),
     honoured("fps", "how many of these frames a second has; 2 when absent"),
     honoured("input_audio", "an object with `data`, for models that hear"),
+    honoured("refusal", "the text of a refusal"),
+    honoured("file", "a file: a text, or media for models that take them"),
+    harmless("prompt_cache_breakpoint", "every prompt is cached"),
     harmless("cache_control", "every prompt is cached"),
     harmless("annotations", "sources; not part of the prompt"),
 ];
@@ -150,11 +166,45 @@ fn assistant(
 ) -> Result<Message, ApiError> {
     let reasoning = fields.text("reasoning_content")?;
     let reasoning = fields.text("reasoning")?.or(reasoning);
+    let details = [reasoning_of(fields, "reasoning_details")?, reasoning_of(fields, "thinking_blocks")?];
+    let reasoning = reasoning.or_else(|| details.into_iter().flatten().next());
+    // Where the conversation ends is read before its messages.
+    let (_prefix, _partial) = (fields.flag("prefix")?, fields.flag("partial")?);
+    let refusal = fields.text("refusal")?;
+    let content = content.or(refusal.map(|refusal| vec![Part::Text(refusal)]));
     let at = fields.at("tool_calls");
     let call = |(index, value)| tool_call(value, &format!("{at}[{index}]"));
     let calls = fields.list("tool_calls")?.unwrap_or_default();
     let calls: Vec<_> = calls.into_iter().enumerate().map(call).collect::<Result<_, _>>()?;
     Ok(Message::Assistant { text: named(content, name), reasoning, calls })
+}
+
+/// The texts of a list of reasoning, which other servers return beside the reasoning itself.
+fn reasoning_of(fields: &mut Fields, name: &str) -> Result<Option<String>, ApiError> {
+    let list = fields.list(name)?.unwrap_or_default();
+    let text = |block: &Value| {
+        let names = ["text", "thinking", "summary"];
+        names.iter().find_map(|name| block.get(*name).and_then(Value::as_str).map(str::to_owned))
+    };
+    let texts: String = list.iter().filter_map(text).collect();
+    Ok(Some(texts).filter(|texts| !texts.is_empty()))
+}
+
+/// Whether the last message says itself that it is continued. Fails if another one does.
+pub fn prefix(list: &[Value]) -> Result<ContinuationMode, ApiError> {
+    for (index, message) in list.iter().enumerate() {
+        for name in ["prefix", "partial"] {
+            if message.get(name).and_then(Value::as_bool) != Some(true) {
+                continue;
+            }
+            if index + 1 == list.len() {
+                return Ok(ContinuationMode::LastMessage);
+            }
+            let at = format!("messages[{index}].{name}");
+            return Err(ApiError::invalid(&at, format!("`{at}` can be true in the last message only")));
+        }
+    }
+    Ok(ContinuationMode::NewMessage)
 }
 
 fn tool_call(value: Value, at: &str) -> Result<ToolCall, ApiError> {
@@ -204,10 +254,10 @@ fn content(fields: &mut Fields) -> Result<Option<Vec<Part>>, ApiError> {
 fn part(value: Value, at: &str) -> Result<Part, ApiError> {
     let kind = value.get("type").and_then(Value::as_str).unwrap_or("text").to_owned();
     let media = media::kind_of(&kind);
-    if kind != "text" && media.is_none() {
+    if !matches!(kind.as_str(), "text" | "refusal" | "file") && media.is_none() {
         let at = format!("{at}.type");
         let message = format!(
-            "`{at}` is `{kind}`: only `text`, `image_url`, `video_url`, `video` and `input_audio` parts are supported"
+            "`{at}` is `{kind}`: only `text`, `image_url`, `video_url`, `video`, `input_audio` and `file` parts are supported"
         );
         return Err(ApiError::unsupported(at, message));
     }
@@ -215,6 +265,14 @@ fn part(value: Value, at: &str) -> Result<Part, ApiError> {
     let found = fields.text("type")?;
     fields.required("type", found)?;
     let part = match media {
+        None if kind == "file" => {
+            let file = fields.nested("file", files::FILE)?;
+            files::part(&mut fields.required("file", file)?)?
+        }
+        None if kind == "refusal" => {
+            let text = fields.text("refusal")?;
+            Part::Text(fields.required("refusal", text)?)
+        }
         Some(media) => Part::Media(media::of_chat(media, &kind, &mut fields)?),
         None => {
             let text = fields.text("text")?;

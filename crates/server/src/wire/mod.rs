@@ -5,10 +5,13 @@
 pub mod adapters;
 pub mod anthropic;
 pub mod chat;
+pub mod chat_thinking;
 pub mod completions;
 pub mod error;
 pub mod fields;
+pub mod files;
 pub mod form;
+pub mod gateway;
 pub mod generation;
 pub mod json;
 pub mod logprobs;

@@ -1,6 +1,7 @@
 //! The HTTP server over a real socket, with a scripted engine.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
+mod answer_fields;
 mod client_tools;
 mod connections;
 mod hostile_agents;

@@ -1,5 +1,7 @@
 //! Lowering of chat requests, and their refusals.
 
+mod extras;
+
 use expect_test::{Expect, expect};
 use omnibus_engine::Request;
 use omnibus_text::{ChatTemplate, GenerationPrompt, RenderInput};
@@ -323,7 +325,6 @@ fn unsupported_fields_are_refused_by_name() {
             r#"response_format.type: `response_format.type` must be text, json_object or json_schema, not `xml`"#
         ]],
     );
-    check_refused(r#""store":true"#, expect!["store: `store` must be false: nothing is stored"]);
     check_refused(
         r#""modalities":["text","audio"]"#,
         expect![[r#"modalities: `modalities` must be ["text"]"#]],

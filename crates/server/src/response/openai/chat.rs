@@ -7,7 +7,7 @@ use crate::error::ApiError;
 use crate::lower::Choices;
 use crate::response::{Completion, Event, Framer, Frames, JsonBody, ResponseHeader, ToolCall};
 use crate::wire::chat::{
-    ChatChunk, ChatCompletion, Choice, ChunkChoice, Delta, ResponseMessage, ToolCallDelta,
+    ChatChunk, ChatCompletion, Choice, ChunkChoice, Delta, ResponseMessage, ShownReasoning, ToolCallDelta,
 };
 use crate::wire::generation::StreamUsage;
 use crate::wire::logprobs::ChatLogprobs;
@@ -17,30 +17,55 @@ use crate::wire::logprobs::ChatLogprobs;
 pub struct ChatFramer {
     header: ResponseHeader,
     include: Include,
-    /// The number of tool calls that each choice has started.
-    tool_calls: Vec<usize>,
+    reasoning: ShownReasoning,
+    /// The ids of the prompt's tokens until they are sent, when requested.
+    prompt_token_ids: Option<Vec<u32>>,
+    choices: Vec<ChoiceState>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct ChoiceState {
+    /// The number of tool calls that have started.
+    tool_calls: usize,
+    /// So far.
+    usage: Usage,
 }
 
 impl ChatFramer {
     /// The framer of one response.
     pub fn new(header: ResponseHeader, choices: Choices, include: Include) -> Self {
-        Self { header, include, tool_calls: vec![0; choices.count] }
+        let choices = vec![ChoiceState::default(); choices.count];
+        Self { header, include, reasoning: ShownReasoning::default(), prompt_token_ids: None, choices }
     }
 
-    fn chunk(&self, choices: Vec<ChunkChoice>, usage: Option<Usage>) -> ChatChunk {
+    /// This framer, for answers with or without reasoning.
+    pub fn with_reasoning(self, reasoning: ShownReasoning) -> Self {
+        Self { reasoning, ..self }
+    }
+
+    /// This framer, which sends the ids of the prompt's tokens.
+    pub fn with_prompt(self, prompt_token_ids: Option<Vec<u32>>) -> Self {
+        Self { prompt_token_ids, ..self }
+    }
+
+    fn chunk(&mut self, choices: Vec<ChunkChoice>, usage: Option<Usage>) -> ChatChunk {
+        let choice = choices.first().and_then(|choice| self.choices.get(choice.index));
+        let so_far = choice.map(|choice| choice.usage).unwrap_or_default();
         ChatChunk {
             id: self.header.id.clone(),
             object: "chat.completion.chunk",
             created: self.header.created,
             model: self.header.model.clone(),
             choices,
-            usage: self.include.usage_field(usage),
+            usage: self.include.usage_field(usage, so_far),
             system_fingerprint: FINGERPRINT,
+            prompt_token_ids: self.prompt_token_ids.take(),
         }
     }
 
     fn logprobs(&self, tokens: Vec<TokenInfo>) -> Option<ChatLogprobs> {
-        (self.include.logprobs == Logprobs::Include).then(|| logprobs::chat(tokens))
+        let names = self.include.tokens.names;
+        (self.include.logprobs == Logprobs::Include).then(|| logprobs::chat(tokens, names))
     }
 
     fn delta(
@@ -49,11 +74,15 @@ impl ChatFramer {
         delta: omnibus_engine::Delta,
         tokens: Vec<TokenInfo>,
     ) -> Option<ChunkChoice> {
-        let has_logprobs = !tokens.is_empty() && self.include.logprobs == Logprobs::Include;
-        let calls = self.tool_calls.get_mut(index)?;
+        let state = self.choices.get_mut(index)?;
+        state.usage.completion_tokens += tokens.len();
+        let calls = &mut state.tool_calls;
         let (is_empty, delta) = match delta {
             omnibus_engine::Delta::Text(text) => {
                 (text.is_empty(), Delta { content: Some(text), ..Delta::default() })
+            }
+            omnibus_engine::Delta::Reasoning(_) if self.reasoning == ShownReasoning::Omit => {
+                (true, Delta::default())
             }
             omnibus_engine::Delta::Reasoning(text) => {
                 let reasoning = Some(text.clone());
@@ -68,14 +97,15 @@ impl ChatFramer {
             }
             omnibus_engine::Delta::ToolCallEnd(_) => (true, Delta::default()),
         };
-        if is_empty && !has_logprobs {
+        if is_empty && !self.include.shows(&tokens) {
             return None;
         }
-        Some(ChunkChoice { index, delta, logprobs: self.logprobs(tokens), finish_reason: None })
+        let token_ids = self.include.token_ids(&tokens);
+        Some(ChunkChoice { index, delta, logprobs: self.logprobs(tokens), finish_reason: None, token_ids })
     }
 
     fn finish_reason(&self, index: usize, reason: FinishReason) -> &'static str {
-        reason_with_calls(reason, self.tool_calls.get(index).copied().unwrap_or(0))
+        reason_with_calls(reason, self.choices.get(index).map_or(0, |choice| choice.tool_calls))
     }
 }
 
@@ -95,9 +125,9 @@ impl Framer for ChatFramer {
     type Body = JsonBody;
 
     fn start(&mut self, frames: &mut Frames) {
-        for index in 0..self.tool_calls.len() {
+        for index in 0..self.choices.len() {
             let delta = Delta { role: Some("assistant"), content: Some(String::new()), ..Delta::default() };
-            let choice = ChunkChoice { index, delta, logprobs: None, finish_reason: None };
+            let choice = ChunkChoice { index, delta, logprobs: None, finish_reason: None, token_ids: None };
             frames.data(&self.chunk(vec![choice], None));
         }
     }
@@ -110,10 +140,16 @@ impl Framer for ChatFramer {
                 delta: Delta::default(),
                 logprobs: None,
                 finish_reason: Some(self.finish_reason(index, reason)),
+                token_ids: None,
             }),
+            Event::Engine(EngineEvent::Started { prompt_tokens, cached_tokens }) => {
+                if let Some(choice) = self.choices.get_mut(index) {
+                    choice.usage = Usage { prompt_tokens, cached_tokens, ..choice.usage };
+                }
+                None
+            }
             Event::Engine(
-                EngineEvent::Started { .. }
-                | EngineEvent::Prompt(_)
+                EngineEvent::Prompt(_)
                 | EngineEvent::Alignment(_)
                 | EngineEvent::Hidden(_)
                 | EngineEvent::Failed(_),
@@ -126,7 +162,7 @@ impl Framer for ChatFramer {
     }
 
     fn finish(&mut self, usage: Usage, frames: &mut Frames) {
-        if self.include.usage == StreamUsage::Include {
+        if self.include.usage != StreamUsage::Omit {
             frames.data(&self.chunk(Vec::new(), Some(usage)));
         }
         done(frames);
@@ -136,13 +172,15 @@ impl Framer for ChatFramer {
         failed(error, frames);
     }
 
-    fn full(self, completions: Vec<Completion>, usage: Usage) -> JsonBody {
+    fn full(mut self, completions: Vec<Completion>, usage: Usage) -> JsonBody {
+        let prompt_token_ids = self.prompt_token_ids.take();
         let choice = |(index, completion): (usize, Completion)| {
             let reason = completion.finish_reason.unwrap_or(FinishReason::Cancelled);
             Choice {
                 index,
                 finish_reason: reason_with_calls(reason, completion.tool_calls().count()),
-                message: message(&completion),
+                message: message(&completion, self.reasoning),
+                token_ids: self.include.token_ids(&completion.tokens),
                 logprobs: self.logprobs(completion.tokens),
             }
         };
@@ -154,16 +192,18 @@ impl Framer for ChatFramer {
             choices: completions.into_iter().enumerate().map(choice).collect(),
             usage: usage_of(usage),
             system_fingerprint: FINGERPRINT,
+            prompt_token_ids,
         })
     }
 }
 
 /// The content is null when there are only tool calls.
-fn message(completion: &Completion) -> ResponseMessage {
+fn message(completion: &Completion, shown: ShownReasoning) -> ResponseMessage {
     let call =
         |call: &ToolCall| ToolCallDelta::whole(call.id.clone(), call.name.clone(), call.arguments.clone());
     let calls: Vec<ToolCallDelta> = completion.tool_calls().map(call).collect();
-    let (text, reasoning) = (completion.text(), completion.reasoning());
+    let text = completion.text();
+    let reasoning = completion.reasoning().filter(|_| shown == ShownReasoning::Include);
     ResponseMessage {
         role: "assistant",
         content: (!text.is_empty() || calls.is_empty()).then_some(text),

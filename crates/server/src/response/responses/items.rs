@@ -12,6 +12,7 @@ use crate::lower::opaque;
 use crate::lower::responses::{ToolKind, Toolbox};
 use crate::response::Frames;
 use crate::response::openai::logprobs;
+use crate::wire::generation::TokenNames;
 use crate::wire::logprobs::ChatLogprob;
 use crate::wire::responses::client_tools::ClientTool;
 use crate::wire::responses::response::{
@@ -103,7 +104,7 @@ impl Items {
     ) {
         if matches!(delta, Delta::Text(_)) {
             tokens.retain(|token| token.logprob.is_some());
-            self.unsent.extend(logprobs::chat(tokens).content);
+            self.unsent.extend(logprobs::chat(tokens, TokenNames::Texts).content);
         }
         match delta {
             Delta::Text(text) | Delta::Reasoning(text) if text.is_empty() => {}

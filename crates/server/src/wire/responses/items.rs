@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured, type_error};
+use crate::wire::files;
 use crate::wire::media::{self, Part};
 use crate::wire::responses::client_tools::ClientTool;
 use crate::wire::responses::{client_items, item_ids};
@@ -53,9 +54,12 @@ pub const PART: &[Field] = &[
     honoured("image_url", "of an image: a `data:` URL, or an `https:` or `file:` URL that the server allows"),
     honoured(
         "file_data",
-        "of an image, a video or a sound: a `data:` URL, or base64; a note stands for other files",
+        "of a text, an image, a video or a sound: a `data:` URL, or base64; a note stands for other files",
     ),
-    honoured("file_url", "the same as an `https:` or `file:` URL that the server allows"),
+    honoured(
+        "file_url",
+        "of an image, a video or a sound: an `https:` or `file:` URL that the server allows",
+    ),
     honoured("filename", "its ending says what a file is whose `data:` URL does not"),
     harmless("file_id", "this server keeps no files; a note stands for it"),
     harmless("detail", "the model's processor chooses the size"),
@@ -241,10 +245,7 @@ fn part(value: Value, at: &str) -> Result<Option<Part>, ApiError> {
         }
         "refusal" => fields.text("refusal")?.map(Part::Text),
         "input_image" => Some(Part::Media(media::of_responses(&mut fields)?)),
-        "input_file" => Some(match media::of_file(&mut fields)? {
-            Some(media) => Part::Media(media),
-            None => Part::Text("[file: only images, videos and sounds are read]".to_owned()),
-        }),
+        "input_file" => Some(files::part(&mut fields)?),
         other => {
             count_unknown(&format!("{at}.type={other}"));
             None
