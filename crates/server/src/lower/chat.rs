@@ -6,11 +6,12 @@ use omnibus_engine::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{Caller, GenerationBatch, generation, thinking, verbosity};
+use super::{Caller, GenerationBatch, custom_tool, generation, thinking, verbosity};
 use crate::error::ApiError;
-use crate::wire::chat::{ChatRequest, ContinuationMode, Conversation, Reasoning};
+use crate::wire::chat::{ChatRequest, Conversation, Reasoning};
 use crate::wire::media::{self as wire_media, MediaKind, MediaPart, Part};
-use crate::wire::messages;
+use crate::wire::messages::{self, ContinuationMode};
+use crate::wire::tool_choice;
 use crate::wire::tools::{self as wire, ParallelCalls};
 
 /// The engine requests of a chat request.
@@ -29,11 +30,11 @@ pub fn lower(wire: ChatRequest, caller: &Caller) -> GenerationBatch {
 }
 
 /// Which tools are called.
-pub(super) fn tool_choice(wire: &wire::ToolChoice) -> ToolChoice {
+pub(super) fn tool_choice(wire: &tool_choice::ToolChoice) -> ToolChoice {
     match wire {
-        wire::ToolChoice::Auto => ToolChoice::Auto,
-        wire::ToolChoice::Required => ToolChoice::Required,
-        wire::ToolChoice::Function(name) => ToolChoice::Function(name.clone()),
+        tool_choice::ToolChoice::Auto => ToolChoice::Auto,
+        tool_choice::ToolChoice::Required => ToolChoice::Required,
+        tool_choice::ToolChoice::Function(name) => ToolChoice::Function(name.clone()),
     }
 }
 
@@ -169,6 +170,9 @@ fn tool_call(wire: messages::ToolCall) -> ToolCall {
 }
 
 fn tool(wire: wire::Tool) -> Tool {
+    if let wire::ToolForm::Custom { grammar } = &wire.form {
+        return custom_tool::function(&wire.name, wire.description, grammar.as_ref());
+    }
     let parameters = wire.parameters.unwrap_or_else(|| json!({}));
     Tool { rule: call_rule(wire.schema), ..Tool::new(wire.name, wire.description, parameters) }
 }

@@ -4,6 +4,7 @@
 
 pub mod chat;
 pub mod completions;
+mod custom_tool;
 pub mod expand;
 mod generation;
 pub mod messages;

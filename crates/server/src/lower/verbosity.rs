@@ -1,4 +1,4 @@
-//! How long an answer should be: OpenAI's models know it, others are told in the system message.
+//! How long an answer should be: OpenAI's models know it, others get it in the system message.
 
 use omnibus_engine::{ContentPart, Message, Role};
 

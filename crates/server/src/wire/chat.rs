@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::fields::{Field, Fields, honoured, refused, type_error};
 use super::generation::{self, Generation, TOKENS_MAX};
 use super::logprobs::ChatLogprobs;
-use super::messages::{self, Message};
+use super::messages::{self, ContinuationMode, Message};
 use super::structured;
 use super::tools::{self, Tools};
 use super::usage::Usage;
@@ -20,8 +20,10 @@ pub const FIELDS: &[Field] = &[
     honoured("max_completion_tokens", "the newer name of `max_tokens`"),
     honoured("logprobs", "true reports the log-probability of each token"),
     honoured("top_logprobs", "with `logprobs`: how many of the most likely tokens to report, at most 20"),
-    honoured("tools", "functions that the model may call"),
-    honoured("tool_choice", "`none`, `auto`, `required`, or the function that must be called"),
+    honoured("tools", "functions and custom tools that the model may call"),
+    honoured("tool_choice", "`none`, `auto`, `required`, `allowed_tools`, or the tool that must be called"),
+    honoured("functions", "the older form of `tools`; the answer's call is in `function_call`"),
+    honoured("function_call", "with `functions`: `none`, `auto`, or the function that must be called"),
     honoured("parallel_tool_calls", "false ends the message after its first call"),
     honoured("chat_template_kwargs", "more variables for the chat template"),
     honoured("reasoning_effort", "passed to the chat template; `none` switches reasoning off"),
@@ -29,7 +31,7 @@ pub const FIELDS: &[Field] = &[
     honoured("enable_thinking", "switches reasoning on or off, in chat templates that can"),
     honoured("thinking", "`type` and `budget_tokens`, as DeepSeek, Z.ai and Moonshot have them"),
     honoured("include_reasoning", "false leaves the reasoning out of the answer"),
-    honoured("verbosity", "`low` and `high` are told to the model in the system message"),
+    honoured("verbosity", "`low` and `high` are given to the model in the system message"),
     honoured("documents", "passed to the chat template"),
     honoured("add_generation_prompt", "true, or false with `continue_final_message`"),
     honoured("continue_final_message", "continues the last assistant message instead of adding a new one"),
@@ -39,8 +41,6 @@ pub const FIELDS: &[Field] = &[
         "text that the answer will repeat in parts, as draft tokens; of a longer one, as much as the context holds",
     ),
     refused("audio", "only text output is supported"),
-    refused("functions", "use `tools`"),
-    refused("function_call", "use `tool_choice`"),
     refused("web_search_options", "this server does not search"),
     refused("prompt_logprobs", "use `/v1/completions` with `echo` and `logprobs`"),
     refused("chat_template", "templates come with the model or from the server's settings"),
@@ -128,16 +128,6 @@ pub struct Reasoning {
     pub enabled: Option<bool>,
 }
 
-/// Where the completion starts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ContinuationMode {
-    /// In a new assistant message.
-    #[default]
-    NewMessage,
-    /// At the end of the last message, an assistant's.
-    LastMessage,
-}
-
 impl ChatRequest {
     /// Reads a body.
     pub fn read(body: Value) -> Result<Self, ApiError> {
@@ -156,8 +146,9 @@ impl ChatRequest {
         let prediction = prediction(&mut fields)?;
         let mut conversation = Conversation::read(&mut fields)?;
         conversation.verbosity = verbosity;
-        let other_budget = chat_thinking::read(&mut fields, &mut conversation.reasoning)?;
-        let reasoning_budget = budget.or(other_budget);
+        let thinking = chat_thinking::read(&mut fields)?;
+        conversation.reasoning.enabled = conversation.reasoning.enabled.or(thinking.enabled);
+        let reasoning_budget = budget.or(thinking.budget_tokens);
         let request =
             Self { generation, logprobs, reasoning_budget, prediction, conversation, shown_reasoning };
         fields.finish();
@@ -341,6 +332,9 @@ pub struct ResponseMessage {
     /// The tool calls, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<ToolCallDelta>>,
+    /// The call, if the request had `functions`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function_call: Option<FunctionDelta>,
     /// Always null.
     pub refusal: Option<String>,
 }
@@ -402,6 +396,9 @@ pub struct Delta {
     /// A tool call that starts, or arguments to append to one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<ToolCallDelta>>,
+    /// A call that starts, or arguments to append to it, if the request had `functions`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function_call: Option<FunctionDelta>,
 }
 
 /// A tool call, or a part of one.
@@ -413,11 +410,25 @@ pub struct ToolCallDelta {
     /// The id, when the call starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// `function`, when the call starts.
+    /// `function` or `custom`, when the call starts.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<&'static str>,
     /// The function.
-    pub function: FunctionDelta,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<FunctionDelta>,
+    /// The custom tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub custom: Option<CustomDelta>,
+}
+
+/// A called custom tool, or a part of its input.
+#[derive(Debug, Clone, Serialize)]
+pub struct CustomDelta {
+    /// The tool's name, when the call starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Text to append.
+    pub input: String,
 }
 
 /// A called function, or a part of its arguments.
@@ -433,18 +444,35 @@ pub struct FunctionDelta {
 impl ToolCallDelta {
     /// A call that starts, without arguments yet.
     pub fn start(index: usize, id: String, name: String) -> Self {
-        let function = FunctionDelta { name: Some(name), arguments: String::new() };
-        Self { index: Some(index), id: Some(id), kind: Some("function"), function }
+        Self { index: Some(index), ..Self::whole(id, name, String::new()) }
     }
 
     /// A whole call of a full response.
     pub fn whole(id: String, name: String, arguments: String) -> Self {
-        let function = FunctionDelta { name: Some(name), arguments };
-        Self { index: None, id: Some(id), kind: Some("function"), function }
+        let function = Some(FunctionDelta { name: Some(name), arguments });
+        Self { index: None, id: Some(id), kind: Some("function"), function, custom: None }
     }
 
     /// Arguments to append to a call.
     pub fn arguments(index: usize, arguments: String) -> Self {
-        Self { index: Some(index), id: None, kind: None, function: FunctionDelta { name: None, arguments } }
+        let function = Some(FunctionDelta { name: None, arguments });
+        Self { index: Some(index), id: None, kind: None, function, custom: None }
+    }
+
+    /// A call of a custom tool that starts, without input yet.
+    pub fn start_custom(index: usize, id: String, name: String) -> Self {
+        Self { index: Some(index), ..Self::whole_custom(id, name, String::new()) }
+    }
+
+    /// A whole call of a custom tool.
+    pub fn whole_custom(id: String, name: String, input: String) -> Self {
+        let custom = Some(CustomDelta { name: Some(name), input });
+        Self { index: None, id: Some(id), kind: Some("custom"), function: None, custom }
+    }
+
+    /// Input to append to a call of a custom tool.
+    pub fn input(index: usize, input: String) -> Self {
+        let custom = Some(CustomDelta { name: None, input });
+        Self { index: Some(index), id: None, kind: None, function: None, custom }
     }
 }

@@ -1,6 +1,5 @@
 //! `thinking` of chat completions, as DeepSeek's, Z.ai's and Moonshot's clients send it.
 
-use super::chat::Reasoning;
 use super::fields::{Field, Fields, harmless, honoured};
 use super::generation::TOKENS_MAX;
 use crate::error::ApiError;
@@ -13,9 +12,18 @@ pub const THINKING: &[Field] = &[
     harmless("keep", "the chat template decides which earlier reasoning it shows"),
 ];
 
-/// Takes `thinking`. Sets what other fields have not set. Returns the budget.
-pub fn read(fields: &mut Fields, reasoning: &mut Reasoning) -> Result<Option<usize>, ApiError> {
-    let Some(mut thinking) = fields.nested("thinking", THINKING)? else { return Ok(None) };
+/// What `thinking` says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Thinking {
+    /// Whether to reason. `None` leaves it to the chat template.
+    pub enabled: Option<bool>,
+    /// Most tokens of it.
+    pub budget_tokens: Option<usize>,
+}
+
+/// Takes `thinking`.
+pub fn read(fields: &mut Fields) -> Result<Thinking, ApiError> {
+    let Some(mut thinking) = fields.nested("thinking", THINKING)? else { return Ok(Thinking::default()) };
     let kind = thinking.text("type")?;
     let enabled = match thinking.required("type", kind)?.as_str() {
         "enabled" => Some(true),
@@ -27,6 +35,5 @@ pub fn read(fields: &mut Fields, reasoning: &mut Reasoning) -> Result<Option<usi
             return Err(ApiError::invalid(&at, message));
         }
     };
-    reasoning.enabled = reasoning.enabled.or(enabled);
-    thinking.count("budget_tokens", (0, TOKENS_MAX))
+    Ok(Thinking { enabled, budget_tokens: thinking.count("budget_tokens", (0, TOKENS_MAX))? })
 }

@@ -3,11 +3,10 @@
 //! Invariant: a conversation that was read is consistent: roles are known, and each tool result refers
 //! to a call of an earlier message.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::chat::ContinuationMode;
 use super::fields::{Field, Fields, harmless, honoured, refused, type_error};
 use super::files;
 use super::media::{self, Part};
@@ -15,7 +14,10 @@ use crate::error::ApiError;
 
 /// Fields of a message.
 pub const FIELDS: &[Field] = &[
-    honoured("role", "`system`, `developer`, `user`, `assistant` or `tool`"),
+    honoured(
+        "role",
+        "`system`, `developer`, `user`, `assistant` or `tool`; `function` is the older name of `tool`",
+    ),
     honoured("content", "a string, or a list of parts"),
     honoured("name", "passed to the chat template"),
     honoured("tool_calls", "of the assistant"),
@@ -37,7 +39,7 @@ pub const FIELDS: &[Field] = &[
     harmless("annotations", "sources; not part of the prompt"),
     harmless("provider_specific_fields", "LiteLLM's notes on an earlier response"),
     refused("audio", "send it as text"),
-    refused("function_call", "use `tool_calls`"),
+    honoured("function_call", "of the assistant: its call in the older shape"),
 ];
 
 /// Fields of a content part.
@@ -59,14 +61,29 @@ pub const PARTS: &[Field] = &[
 /// Fields of a tool call.
 pub const CALLS: &[Field] = &[
     honoured("id", "what the result refers to"),
-    honoured("type", "`function`"),
+    honoured("type", "`function` or `custom`"),
     honoured("function", "`name` and `arguments`"),
+    honoured("custom", "`name` and `input`"),
+    harmless("extra_content", "Gemini's notes on an earlier response"),
     harmless("index", "the list's order counts"),
 ];
 
 /// Fields of a tool call's `function`.
 pub const CALLED: &[Field] =
     &[honoured("name", "of the function"), honoured("arguments", "JSON in a string")];
+
+/// Fields of a tool call's `custom`.
+pub const CUSTOM: &[Field] = &[honoured("name", "of the tool"), honoured("input", "text")];
+
+/// Where the completion starts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ContinuationMode {
+    /// In a new assistant message.
+    #[default]
+    NewMessage,
+    /// At the end of the last message, an assistant's.
+    LastMessage,
+}
 
 /// One message.
 #[derive(Debug, Clone, PartialEq)]
@@ -118,19 +135,36 @@ pub fn read(list: Vec<Value>) -> Result<Vec<Message>, ApiError> {
     if list.is_empty() {
         return Err(ApiError::invalid("messages", "`messages` must have at least one message"));
     }
-    let mut called = BTreeSet::new();
+    let mut called = Called::default();
     let mut messages = Vec::with_capacity(list.len());
     for (index, value) in list.into_iter().enumerate() {
         let message = message(value, &format!("messages[{index}]"), &called)?;
         if let Message::Assistant { calls, .. } = &message {
-            called.extend(calls.iter().map(|call| call.id.clone()));
+            called.add(calls);
         }
         messages.push(message);
     }
     Ok(messages)
 }
 
-fn message(value: Value, at: &str, called: &BTreeSet<String>) -> Result<Message, ApiError> {
+/// The calls of earlier messages.
+#[derive(Debug, Default)]
+struct Called {
+    ids: BTreeSet<String>,
+    /// The last call of each function.
+    by_name: BTreeMap<String, String>,
+}
+
+impl Called {
+    fn add(&mut self, calls: &[ToolCall]) {
+        for ToolCall { id, name, .. } in calls {
+            self.ids.insert(id.clone());
+            self.by_name.insert(name.clone(), id.clone());
+        }
+    }
+}
+
+fn message(value: Value, at: &str, called: &Called) -> Result<Message, ApiError> {
     let mut fields = Fields::open(value, at, &[FIELDS])?;
     let role = fields.text("role")?;
     let role = fields.required("role", role)?;
@@ -142,6 +176,10 @@ fn message(value: Value, at: &str, called: &BTreeSet<String>) -> Result<Message,
         "assistant" => assistant(&mut fields, content, name)?,
         "tool" => {
             let call_id = call_id(&mut fields, called)?;
+            Message::Tool { text: named(content, name), call_id }
+        }
+        "function" => {
+            let call_id = call_of(&fields, name.as_deref(), called)?;
             Message::Tool { text: named(content, name), call_id }
         }
         other => {
@@ -175,7 +213,8 @@ fn assistant(
     let at = fields.at("tool_calls");
     let call = |(index, value)| tool_call(value, &format!("{at}[{index}]"));
     let calls = fields.list("tool_calls")?.unwrap_or_default();
-    let calls: Vec<_> = calls.into_iter().enumerate().map(call).collect::<Result<_, _>>()?;
+    let mut calls: Vec<_> = calls.into_iter().enumerate().map(call).collect::<Result<_, _>>()?;
+    calls.extend(function_call(fields)?);
     Ok(Message::Assistant { text: named(content, name), reasoning, calls })
 }
 
@@ -210,14 +249,31 @@ pub fn prefix(list: &[Value]) -> Result<ContinuationMode, ApiError> {
 fn tool_call(value: Value, at: &str) -> Result<ToolCall, ApiError> {
     let mut fields = Fields::open(value, at, &[CALLS])?;
     let kind = fields.text("type")?.unwrap_or_else(|| "function".into());
-    if kind != "function" {
-        let at = fields.at("type");
-        return Err(ApiError::unsupported(&at, format!("`{at}` must be `function`, not `{kind}`")));
-    }
     let id = fields.text("id")?;
     let id = fields.required("id", id)?;
-    let function = fields.nested("function", CALLED)?;
-    let mut function = fields.required("function", function)?;
+    let call = match kind.as_str() {
+        "function" => {
+            let function = fields.nested("function", CALLED)?;
+            called_function(fields.required("function", function)?, id)?
+        }
+        "custom" => {
+            let custom = fields.nested("custom", CUSTOM)?;
+            let mut custom = fields.required("custom", custom)?;
+            let (name, input) = (custom.text("name")?, custom.text("input")?);
+            let (name, input) = (custom.required("name", name)?, custom.required("input", input)?);
+            ToolCall { id, name, arguments: json!({ "input": input }).to_string() }
+        }
+        _ => {
+            let at = fields.at("type");
+            let message = format!("`{at}` must be `function` or `custom`, not `{kind}`");
+            return Err(ApiError::unsupported(&at, message));
+        }
+    };
+    fields.refuse_rest(&format!("does not belong to the type `{kind}`"))?;
+    Ok(call)
+}
+
+fn called_function(mut function: Fields, id: String) -> Result<ToolCall, ApiError> {
     let name = function.text("name")?;
     let name = function.required("name", name)?;
     let arguments = function.text("arguments")?;
@@ -225,10 +281,26 @@ fn tool_call(value: Value, at: &str) -> Result<ToolCall, ApiError> {
     Ok(ToolCall { id, name, arguments })
 }
 
-fn call_id(fields: &mut Fields, called: &BTreeSet<String>) -> Result<String, ApiError> {
+/// A call in the older shape has no id: its place is one.
+fn function_call(fields: &mut Fields) -> Result<Option<ToolCall>, ApiError> {
+    let id = fields.at("function_call");
+    let call = fields.nested("function_call", CALLED)?;
+    call.map(|call| called_function(call, id)).transpose()
+}
+
+/// The call of the function whose result this is, in the older shape.
+fn call_of(fields: &Fields, name: Option<&str>, called: &Called) -> Result<String, ApiError> {
+    let name = fields.required("name", name)?;
+    let id = called.by_name.get(name).cloned();
+    let at = fields.at("name");
+    let message = format!("`{at}` refers to `{name}`, which no earlier message called");
+    id.ok_or_else(|| ApiError::invalid(&at, message))
+}
+
+fn call_id(fields: &mut Fields, called: &Called) -> Result<String, ApiError> {
     let id = fields.text("tool_call_id")?;
     let id = fields.required("tool_call_id", id)?;
-    if called.contains(&id) {
+    if called.ids.contains(&id) {
         return Ok(id);
     }
     let at = fields.at("tool_call_id");

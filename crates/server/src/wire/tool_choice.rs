@@ -2,12 +2,23 @@
 
 use serde_json::{Map, Value};
 
+use super::client_tools::ClientTool;
 use super::fields::type_error;
-use super::responses::client_tools::ClientTool;
-use super::tools::ToolChoice;
 use crate::error::ApiError;
 
 const AT: &str = "tool_choice";
+
+/// Which tools are called.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// Tools that the model chooses, if any.
+    #[default]
+    Auto,
+    /// At least one.
+    Required,
+    /// This one.
+    Function(String),
+}
 
 /// Which tools are called, and which may be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

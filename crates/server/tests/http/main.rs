@@ -4,6 +4,7 @@
 mod answer_fields;
 mod client_tools;
 mod connections;
+mod custom_calls;
 mod hostile_agents;
 mod item_references;
 mod media;

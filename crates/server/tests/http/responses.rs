@@ -121,8 +121,8 @@ fn log_probabilities_have_each_apis_format() {
     check_stream(
         &post(server.address, TEXT, text),
         expect![[r#"
-        {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"a bc","logprobs":{"tokens":["a ","bc"],"token_logprobs":[null,-0.5],"top_logprobs":[null,{"c0":-1.0}],"text_offset":[0,2]},"finish_reason":null}]}
-        {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"w0 ","logprobs":{"tokens":["w0 "],"token_logprobs":[-0.5],"top_logprobs":[{"c0":-1.0}],"text_offset":[4]},"finish_reason":null}]}
+        {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"a bc","logprobs":{"tokens":["a ","bc"],"token_logprobs":[null,-0.5],"top_logprobs":[null,{"bc":-0.5,"c0":-1.0}],"text_offset":[0,2]},"finish_reason":null}]}
+        {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"w0 ","logprobs":{"tokens":["w0 "],"token_logprobs":[-0.5],"top_logprobs":[{"c0":-1.0,"w0 ":-0.5}],"text_offset":[4]},"finish_reason":null}]}
         {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"length"}]}"#]],
     );
 }

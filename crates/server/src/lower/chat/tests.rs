@@ -1,5 +1,6 @@
 //! Lowering of chat requests, and their refusals.
 
+mod calls;
 mod extras;
 
 use expect_test::{Expect, expect};
@@ -290,7 +291,7 @@ fn tools_reach_the_template_unless_tool_choice_is_none() {
     check_refused(r#""tool_choice":"required""#, expect!["tool_choice: `tool_choice` needs `tools`"]);
     check_refused(
         r#""tools":[{"type":"retrieval"}]"#,
-        expect!["tools[0].type: `tools[0].type` must be `function`, not `retrieval`"],
+        expect!["tools[0].type: `tools[0].type` must be `function` or `custom`, not `retrieval`"],
     );
     check_refused(
         r#""tools":[{"type":"function","function":{"name":""}}]"#,
@@ -329,7 +330,7 @@ fn unsupported_fields_are_refused_by_name() {
         r#""modalities":["text","audio"]"#,
         expect![[r#"modalities: `modalities` must be ["text"]"#]],
     );
-    check_refused(r#""functions":[]"#, expect!["functions: `functions` is not supported: use `tools`"]);
+    check_refused(r#""functions":[{}]"#, expect!["functions[0].name: `functions[0].name` is missing"]);
     check_refused(
         r#""chat_template_kwargs":{"bos_token":"x"}"#,
         expect!["chat_template_kwargs.bos_token: `chat_template_kwargs.bos_token` is reserved"],

@@ -6,14 +6,14 @@ use omnibus_engine::{
     Chat, ContentPart, Input, MediaItem, Message, OutputMode, Request, Role, Sampling, ToolArguments,
     ToolCall, ToolResult,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 pub use toolbox::{ToolKind, Toolbox};
 
 use super::chat::{self, content_parts, tool_choice};
-use super::{Caller, GenerationBatch, opaque, structured, thinking, verbosity};
+use super::{Caller, GenerationBatch, custom_tool, opaque, structured, thinking, verbosity};
 use crate::error::ApiError;
-use crate::wire::responses::items::{Author, CalledTool, InputItem};
+use crate::wire::responses::input_item::{Author, CalledTool, InputItem};
 use crate::wire::responses::{ResponsesRequest, tools};
 
 /// The engine requests of a responses request, and its tools by the names that the model knows. `items` is the whole
@@ -109,7 +109,7 @@ fn result(call_id: String, text: String) -> Message {
 
 fn call(id: String, tool: &CalledTool, arguments: String, toolbox: &Toolbox) -> ContentPart {
     let json = match tool {
-        CalledTool::Custom(_) => json!({"input": arguments}).to_string(),
+        CalledTool::Custom(_) => custom_tool::arguments(&arguments).to_string(),
         CalledTool::Function { .. } | CalledTool::Client(_) | CalledTool::Search => arguments,
     };
     let arguments = match crate::wire::json::parse(json.as_bytes()) {

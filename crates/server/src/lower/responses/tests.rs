@@ -5,6 +5,7 @@ mod text;
 
 use expect_test::{Expect, expect};
 use omnibus_engine::{CallRule, InputGrammar, Tool, ToolPlace};
+use serde_json::json;
 
 use super::*;
 

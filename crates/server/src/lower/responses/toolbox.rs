@@ -5,15 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use omnibus_engine::{CallRule, InputGrammar, Tool, ToolPlace};
+use omnibus_engine::{CallRule, Tool, ToolPlace};
 use serde_json::{Value, json};
 
 use crate::error::ApiError;
-use crate::wire::responses::client_tools::ClientTool;
-use crate::wire::responses::items::CalledTool;
-use crate::wire::responses::tools::{
-    self as wire, FunctionTool, InputSyntax, ResponsesTool, SEARCH, Strictness,
-};
+use crate::lower::custom_tool;
+use crate::wire::client_tools::ClientTool;
+use crate::wire::responses::input_item::CalledTool;
+use crate::wire::responses::tools::{FunctionTool, ResponsesTool, SEARCH, Strictness};
 use crate::wire::tool_choice::Choice;
 
 /// The tools of a request.
@@ -109,16 +108,7 @@ impl Toolbox {
                 tools.iter().flat_map(|function| self.add_function(function, Some(name))).collect()
             }
             ResponsesTool::Custom { name, description, grammar } => {
-                let (input, rule) = match grammar {
-                    Some(grammar) => (
-                        format!("Text of this grammar:\n{}", grammar.definition),
-                        CallRule::Input(lower(grammar)),
-                    ),
-                    None => ("Any text.".to_owned(), CallRule::Lenient),
-                };
-                let parameters = json!({"type": "object", "properties":
-                    {"input": {"type": "string", "description": input}}, "required": ["input"]});
-                let tool = Tool { rule, ..Tool::new(name, description.clone(), parameters) };
+                let tool = custom_tool::function(name, description.clone(), grammar.as_ref());
                 self.insert(ToolKind::Custom, tool)
             }
             ResponsesTool::Client { tool, description } => {
@@ -164,12 +154,5 @@ fn client_name<'a>(name: &'a str, kind: &'a ToolKind) -> &'a str {
     match kind {
         ToolKind::Function { name, .. } => name,
         ToolKind::Custom | ToolKind::Client(_) | ToolKind::Search => name,
-    }
-}
-
-fn lower(wire: &wire::InputGrammar) -> InputGrammar {
-    match wire.syntax {
-        InputSyntax::Lark => InputGrammar::Lark(wire.definition.clone()),
-        InputSyntax::Regex => InputGrammar::Regex(wire.definition.clone()),
     }
 }

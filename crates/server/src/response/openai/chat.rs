@@ -2,15 +2,17 @@
 
 use omnibus_engine::{Event as EngineEvent, FinishReason, TokenInfo, Usage};
 
+use super::chat_calls::{self, Calls};
 use super::{FINGERPRINT, Include, Logprobs, done, failed, finish_reason, logprobs, usage_of};
 use crate::error::ApiError;
 use crate::lower::Choices;
-use crate::response::{Completion, Event, Framer, Frames, JsonBody, ResponseHeader, ToolCall};
+use crate::response::{Completion, Event, Framer, Frames, JsonBody, ResponseHeader};
 use crate::wire::chat::{
     ChatChunk, ChatCompletion, Choice, ChunkChoice, Delta, ResponseMessage, ShownReasoning, ToolCallDelta,
 };
 use crate::wire::generation::StreamUsage;
 use crate::wire::logprobs::ChatLogprobs;
+use crate::wire::tools::{CallForms, CallShape};
 
 /// Frames chat completions.
 #[derive(Debug)]
@@ -18,15 +20,15 @@ pub struct ChatFramer {
     header: ResponseHeader,
     include: Include,
     reasoning: ShownReasoning,
+    forms: CallForms,
     /// The ids of the prompt's tokens until they are sent, when requested.
     prompt_token_ids: Option<Vec<u32>>,
     choices: Vec<ChoiceState>,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 struct ChoiceState {
-    /// The number of tool calls that have started.
-    tool_calls: usize,
+    calls: Calls,
     /// So far.
     usage: Usage,
 }
@@ -34,8 +36,14 @@ struct ChoiceState {
 impl ChatFramer {
     /// The framer of one response.
     pub fn new(header: ResponseHeader, choices: Choices, include: Include) -> Self {
-        let choices = vec![ChoiceState::default(); choices.count];
-        Self { header, include, reasoning: ShownReasoning::default(), prompt_token_ids: None, choices }
+        let choices = std::iter::repeat_with(ChoiceState::default).take(choices.count).collect();
+        let (reasoning, forms) = (ShownReasoning::default(), CallForms::default());
+        Self { header, include, reasoning, forms, prompt_token_ids: None, choices }
+    }
+
+    /// This framer, which returns calls so.
+    pub fn with_forms(self, forms: CallForms) -> Self {
+        Self { forms, ..self }
     }
 
     /// This framer, for answers with or without reasoning.
@@ -76,7 +84,6 @@ impl ChatFramer {
     ) -> Option<ChunkChoice> {
         let state = self.choices.get_mut(index)?;
         state.usage.completion_tokens += tokens.len();
-        let calls = &mut state.tool_calls;
         let (is_empty, delta) = match delta {
             omnibus_engine::Delta::Text(text) => {
                 (text.is_empty(), Delta { content: Some(text), ..Delta::default() })
@@ -89,13 +96,16 @@ impl ChatFramer {
                 (text.is_empty(), Delta { reasoning_content: Some(text), reasoning, ..Delta::default() })
             }
             omnibus_engine::Delta::ToolCallStart { id, name } => {
-                *calls += 1;
-                (false, tool_call(ToolCallDelta::start(*calls - 1, id, name)))
+                (false, state.calls.start(id, name, &self.forms))
             }
-            omnibus_engine::Delta::ToolCallArguments(text) => {
-                (text.is_empty(), tool_call(ToolCallDelta::arguments(calls.saturating_sub(1), text)))
+            omnibus_engine::Delta::ToolCallArguments(json) => {
+                let delta = state.calls.arguments(json, &self.forms);
+                (delta.is_none(), delta.unwrap_or_default())
             }
-            omnibus_engine::Delta::ToolCallEnd(_) => (true, Delta::default()),
+            omnibus_engine::Delta::ToolCallEnd(_) => {
+                let delta = state.calls.end();
+                (delta.is_none(), delta.unwrap_or_default())
+            }
         };
         if is_empty && !self.include.shows(&tokens) {
             return None;
@@ -105,19 +115,41 @@ impl ChatFramer {
     }
 
     fn finish_reason(&self, index: usize, reason: FinishReason) -> &'static str {
-        reason_with_calls(reason, self.choices.get(index).map_or(0, |choice| choice.tool_calls))
+        let calls = self.choices.get(index).map_or(0, |choice| choice.calls.started());
+        reason_with_calls(reason, calls, self.forms.shape)
     }
 }
 
-fn tool_call(call: ToolCallDelta) -> Delta {
-    Delta { tool_calls: Some(vec![call]), ..Delta::default() }
+/// A completion that stopped after tool calls has a finish reason of its own.
+fn reason_with_calls(reason: FinishReason, calls: usize, shape: CallShape) -> &'static str {
+    match (reason, shape) {
+        (FinishReason::Stop, CallShape::Tools) if calls > 0 => "tool_calls",
+        (FinishReason::Stop, CallShape::Function) if calls > 0 => "function_call",
+        (other, _) => finish_reason(other),
+    }
 }
 
-/// A completion that stopped after tool calls has a finish reason of its own.
-fn reason_with_calls(reason: FinishReason, tool_calls: usize) -> &'static str {
-    match reason {
-        FinishReason::Stop if tool_calls > 0 => "tool_calls",
-        other => finish_reason(other),
+impl ChatFramer {
+    /// The content is null when there are only tool calls.
+    fn message(&self, completion: &Completion) -> ResponseMessage {
+        let mut calls: Vec<ToolCallDelta> =
+            completion.tool_calls().map(|call| chat_calls::whole(call, &self.forms)).collect();
+        let text = completion.text();
+        let reasoning = completion.reasoning().filter(|_| self.reasoning == ShownReasoning::Include);
+        let content = (!text.is_empty() || calls.is_empty()).then_some(text);
+        let function_call = match self.forms.shape {
+            CallShape::Tools => None,
+            CallShape::Function => calls.drain(..).next().and_then(|call| call.function),
+        };
+        ResponseMessage {
+            role: "assistant",
+            content,
+            reasoning_content: reasoning.clone(),
+            reasoning,
+            tool_calls: (!calls.is_empty()).then_some(calls),
+            function_call,
+            refusal: None,
+        }
     }
 }
 
@@ -178,8 +210,8 @@ impl Framer for ChatFramer {
             let reason = completion.finish_reason.unwrap_or(FinishReason::Cancelled);
             Choice {
                 index,
-                finish_reason: reason_with_calls(reason, completion.tool_calls().count()),
-                message: message(&completion, self.reasoning),
+                finish_reason: reason_with_calls(reason, completion.tool_calls().count(), self.forms.shape),
+                message: self.message(&completion),
                 token_ids: self.include.token_ids(&completion.tokens),
                 logprobs: self.logprobs(completion.tokens),
             }
@@ -194,22 +226,5 @@ impl Framer for ChatFramer {
             system_fingerprint: FINGERPRINT,
             prompt_token_ids,
         })
-    }
-}
-
-/// The content is null when there are only tool calls.
-fn message(completion: &Completion, shown: ShownReasoning) -> ResponseMessage {
-    let call =
-        |call: &ToolCall| ToolCallDelta::whole(call.id.clone(), call.name.clone(), call.arguments.clone());
-    let calls: Vec<ToolCallDelta> = completion.tool_calls().map(call).collect();
-    let text = completion.text();
-    let reasoning = completion.reasoning().filter(|_| shown == ShownReasoning::Include);
-    ResponseMessage {
-        role: "assistant",
-        content: (!text.is_empty() || calls.is_empty()).then_some(text),
-        reasoning_content: reasoning.clone(),
-        reasoning,
-        tool_calls: (!calls.is_empty()).then_some(calls),
-        refusal: None,
     }
 }

@@ -1,6 +1,7 @@
 //! OpenAI's format: chunks without event names, `[DONE]` at the end of every stream, and its error object.
 
 pub mod chat;
+mod chat_calls;
 pub mod completions;
 mod error;
 pub mod logprobs;

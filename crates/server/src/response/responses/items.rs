@@ -5,16 +5,16 @@
 use omnibus_engine::{CallEnding, Delta, FinishReason, TokenInfo};
 use serde_json::{Map, Value};
 
-use super::custom_input::CustomInput;
 use super::events::Events;
 use super::kept;
 use crate::lower::opaque;
 use crate::lower::responses::{ToolKind, Toolbox};
 use crate::response::Frames;
+use crate::response::custom_input::CustomInput;
 use crate::response::openai::logprobs;
+use crate::wire::client_tools::ClientTool;
 use crate::wire::generation::TokenNames;
 use crate::wire::logprobs::ChatLogprob;
-use crate::wire::responses::client_tools::ClientTool;
 use crate::wire::responses::response::{
     ClientCall, ContentPart, EventData, OutputItem, SummaryPart, TextEvent,
 };

@@ -1,6 +1,5 @@
 //! The format of the Responses API: items, events with sequence numbers, and the response at the end.
 
-mod custom_input;
 mod events;
 mod items;
 mod recorder;

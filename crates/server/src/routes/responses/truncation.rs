@@ -11,7 +11,7 @@ use crate::error::ApiError;
 use crate::lower::GenerationBatch;
 use crate::lower::responses::{Toolbox, lower};
 use crate::wire::responses::ResponsesRequest;
-use crate::wire::responses::items::{Author, InputItem};
+use crate::wire::responses::input_item::{Author, InputItem};
 
 type Lowered = (GenerationBatch, Toolbox);
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 /// What becomes of a tool that comes without a schema.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Schemaless {
-    /// The client runs it: the model is told this.
+    /// The client runs it: the model is given this.
     Client {
         /// What it does.
         description: String,

@@ -5,7 +5,8 @@ use serde_json::Value;
 use super::client_tools::{self, Display, Schemaless, Zoom};
 use crate::error::ApiError;
 use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured};
-use crate::wire::tools::{NAME_BYTES_MAX, ParallelCalls, SchemaUse, TOOLS_MAX, ToolChoice};
+use crate::wire::tool_choice::ToolChoice;
+use crate::wire::tools::{NAME_BYTES_MAX, ParallelCalls, SchemaUse, TOOLS_MAX};
 
 /// Fields of a tool.
 pub const FIELDS: &[Field] = &[
@@ -18,8 +19,8 @@ pub const FIELDS: &[Field] = &[
     ),
     honoured("defer_loading", "true leaves the tool out of the prompt until a `tool_reference` names it"),
     honoured("type", "`custom`, or the type of a tool without a schema"),
-    honoured("display_width_px", "of a computer: told to the model"),
-    honoured("display_height_px", "of a computer: told to the model"),
+    honoured("display_width_px", "of a computer: given to the model"),
+    honoured("display_height_px", "of a computer: given to the model"),
     honoured("enable_zoom", "of a computer: true adds the action `zoom`"),
     harmless("display_number", "of a computer: the client knows it"),
     harmless("max_characters", "of a text editor: the client cuts what it shows"),

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::client_tools::ClientTool;
-use super::items::{CalledTool, InputItem};
+use super::input_item::{CalledTool, InputItem};
 use crate::error::ApiError;
+use crate::wire::client_tools::ClientTool;
 use crate::wire::fields::{Field, Fields, harmless, honoured, type_error};
 use crate::wire::media::{self, MediaKind, Part};
 

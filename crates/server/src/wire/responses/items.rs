@@ -6,7 +6,7 @@ use crate::error::ApiError;
 use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured, type_error};
 use crate::wire::files;
 use crate::wire::media::{self, Part};
-use crate::wire::responses::client_tools::ClientTool;
+use crate::wire::responses::input_item::{Author, CalledTool, InputItem};
 use crate::wire::responses::{client_items, item_ids};
 
 /// Between texts that become one.
@@ -64,77 +64,6 @@ pub const PART: &[Field] = &[
     harmless("file_id", "this server keeps no files; a note stands for it"),
     harmless("detail", "the model's processor chooses the size"),
 ];
-
-/// An item of the input.
-#[derive(Debug, Clone, PartialEq)]
-pub enum InputItem {
-    /// A message.
-    Message {
-        /// Its author.
-        author: Author,
-        /// Texts and images.
-        parts: Vec<Part>,
-    },
-    /// Reasoning of the model.
-    Reasoning {
-        /// The reasoning or its summary.
-        text: String,
-        /// As it was sent to the client.
-        encrypted: Option<String>,
-    },
-    /// A call of the model.
-    Call {
-        /// What the output refers to.
-        call_id: String,
-        /// The tool, with the namespace it is in.
-        tool: CalledTool,
-        /// JSON text, or the text of a custom tool.
-        arguments: String,
-    },
-    /// The output of a call.
-    Output {
-        /// The call.
-        call_id: String,
-        /// Texts and images.
-        parts: Vec<Part>,
-    },
-    /// Tools that a search found.
-    FoundTools {
-        /// The call.
-        call_id: String,
-        /// The tools, as sent.
-        tools: Vec<Value>,
-    },
-}
-
-/// The author of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Author {
-    /// Instructions.
-    System,
-    /// The user.
-    User,
-    /// The model.
-    Assistant,
-}
-
-/// A tool that was called.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CalledTool {
-    /// A function.
-    Function {
-        /// Its name.
-        name: String,
-        /// The namespace it is in.
-        namespace: Option<String>,
-    },
-    /// A custom tool, by its name.
-    Custom(String),
-    /// A tool that the client runs.
-    Client(ClientTool),
-    /// The search for tools.
-    Search,
-}
 
 /// One item. `None` for a type that has no text for the model.
 pub fn item(value: Value, at: &str) -> Result<Option<InputItem>, ApiError> {

@@ -4,8 +4,8 @@
 //! any time. What is known must have its type.
 
 pub mod client_items;
-pub mod client_tools;
 pub mod echo;
+pub mod input_item;
 pub mod item_ids;
 pub mod items;
 pub mod response;
@@ -20,7 +20,7 @@ use super::tools::ParallelCalls;
 use super::verbosity::{self, Verbosity};
 use crate::error::ApiError;
 use echo::Echo;
-use items::InputItem;
+use input_item::InputItem;
 use tools::ResponsesTool;
 
 /// Fields of a request.
@@ -88,7 +88,7 @@ pub const TEXT: &[Field] = &[
         "format",
         "of type `text`, `json_object` or `json_schema`, with the `schema` that the answer matches",
     ),
-    honoured("verbosity", "`low` and `high` are told to the model in the system message"),
+    honoured("verbosity", "`low` and `high` are given to the model in the system message"),
 ];
 
 /// The entry of `include` that returns reasoning to stateless clients.

@@ -2,9 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::client_tools::ClientTool;
 use crate::error::ApiError;
+use crate::wire::client_tools::ClientTool;
 use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured};
+use crate::wire::input_grammar::{self, InputGrammar};
 
 /// Fields of a tool.
 pub const FIELDS: &[Field] = &[
@@ -26,8 +27,8 @@ pub const FIELDS: &[Field] = &[
         "true: the arguments of a call match the schema, in formats whose calls have a marker",
     ),
     honoured("environment", "of a shell: `local`, with its skills; of a computer, which system it has"),
-    honoured("display_width", "of a computer: told to the model"),
-    honoured("display_height", "of a computer: told to the model"),
+    honoured("display_width", "of a computer: given to the model"),
+    honoured("display_height", "of a computer: given to the model"),
     harmless("allowed_callers", "only the model calls tools"),
     harmless("execution", "the client searches"),
     harmless("defer_loading", "of a tool that a search found"),
@@ -60,7 +61,7 @@ pub enum ResponsesTool {
     Client {
         /// Which.
         tool: ClientTool,
-        /// What the model is told.
+        /// What the model is given.
         description: String,
     },
     /// The search for tools, by the client.
@@ -95,43 +96,8 @@ pub enum Strictness {
     Strict,
 }
 
-/// The grammar of a custom tool's input.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InputGrammar {
-    /// Its notation.
-    pub syntax: InputSyntax,
-    /// The grammar.
-    pub definition: String,
-}
-
-/// The notation of a custom tool's grammar.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InputSyntax {
-    /// Lark's.
-    Lark,
-    /// A regular expression.
-    Regex,
-}
-
-impl InputSyntax {
-    /// Its name in requests.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Lark => "lark",
-            Self::Regex => "regex",
-        }
-    }
-}
-
-/// Fields of a custom tool's `format`.
-pub const FORMAT: &[Field] = &[
-    honoured("type", "`text` or `grammar`"),
-    honoured("syntax", "`lark` or `regex`"),
-    honoured("definition", "the grammar"),
-];
-
 /// Fields of a shell's `environment`.
-pub const ENVIRONMENT: &[Field] = &[honoured("type", "`local`"), honoured("skills", "told to the model")];
+pub const ENVIRONMENT: &[Field] = &[honoured("type", "`local`"), honoured("skills", "given to the model")];
 
 /// Fields of a local skill.
 pub const SKILL: &[Field] = &[
@@ -189,7 +155,7 @@ fn tool(value: Value, at: &str) -> Result<Option<ResponsesTool>, ApiError> {
         "custom" => ResponsesTool::Custom {
             name: name(&mut fields)?,
             description: fields.text("description")?,
-            grammar: input_grammar(&mut fields)?,
+            grammar: input_grammar::read(&mut fields)?,
         },
         "namespace" => ResponsesTool::Namespace { name: name(&mut fields)?, tools: inside(&mut fields)? },
         "tool_search" => ResponsesTool::Search {
@@ -247,27 +213,6 @@ fn skills(mut fields: Fields, text: &mut String) -> Result<(), ApiError> {
         text.push_str(&format!("\nSkill `{name}` at {path}: {about}"));
     }
     Ok(())
-}
-
-fn input_grammar(fields: &mut Fields) -> Result<Option<InputGrammar>, ApiError> {
-    let at = fields.at("format");
-    let Some(format) = fields.value("format") else { return Ok(None) };
-    let mut format = Fields::tolerant(format, &at, &[FORMAT])?;
-    let (kind, syntax, definition) =
-        (format.text("type")?, format.text("syntax")?, format.text("definition")?);
-    if kind.as_deref() == Some("text") || (kind.is_none() && definition.is_none()) {
-        return Ok(None);
-    }
-    let syntax = match syntax.as_deref() {
-        Some("lark") => InputSyntax::Lark,
-        Some("regex") => InputSyntax::Regex,
-        _ => {
-            let at = format.at("syntax");
-            return Err(ApiError::invalid(&at, format!("`{at}` must be lark or regex")));
-        }
-    };
-    let definition = format.required("definition", definition)?;
-    Ok(Some(InputGrammar { syntax, definition }))
 }
 
 fn inside(fields: &mut Fields) -> Result<Vec<FunctionTool>, ApiError> {

@@ -3,7 +3,7 @@
 use expect_test::expect;
 
 use super::*;
-use crate::wire::responses::client_tools::ClientTool;
+use crate::wire::client_tools::ClientTool;
 
 fn tools(tools: Value) -> Value {
     json!({"input": "hi", "tools": tools})

@@ -17,7 +17,7 @@ fn check_refused(fields: Value, expected: Expect) {
 }
 
 #[test]
-fn verbosity_is_told_in_the_system_message() {
+fn verbosity_stands_in_the_system_message() {
     let with =
         |verbosity: &str| json!({"input": "hi", "instructions": "be kind", "text": {"verbosity": verbosity}});
     check(

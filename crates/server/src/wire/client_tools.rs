@@ -64,7 +64,7 @@ impl ClientTool {
         }
     }
 
-    /// What the model is told.
+    /// What the model is given.
     pub fn description(self) -> &'static str {
         match self {
             Self::LocalShell => "Runs a program on the user's machine. Returns what it wrote.",
