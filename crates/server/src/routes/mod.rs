@@ -31,6 +31,7 @@ pub use table::ROUTES;
 const ERROR_FORMATS: &[ErrorFormat] = &[
     ErrorFormat { path: "/", render: openai::error_body },
     ErrorFormat { path: "/v1/messages", render: anthropic::error_body },
+    ErrorFormat { path: "/messages", render: anthropic::error_body },
 ];
 
 /// The router of all routes.
@@ -38,7 +39,10 @@ pub fn router(app: Arc<App>) -> Router {
     let document = OpenApiDocument(Arc::new(openapi::document(ROUTES)));
     ROUTES
         .iter()
-        .fold(Router::new(), |router, route| router.route(route.path, (route.handler)()))
+        .flat_map(|route| {
+            std::iter::once(route.path).chain(unversioned(route.path)).map(move |path| (path, route))
+        })
+        .fold(Router::new(), |router, (path, route)| router.route(path, (route.handler)()))
         .method_not_allowed_fallback(wrong_method)
         .fallback(no_route)
         .layer(Extension(document))
@@ -47,6 +51,11 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(from_fn(metrics::layer))
         .layer(from_fn(request_id::layer))
         .with_state(app)
+}
+
+/// The path without its version, as clients use whose base URL has none, unless another route has it.
+fn unversioned(path: &'static str) -> Option<&'static str> {
+    path.strip_prefix("/v1").filter(|rest| ROUTES.iter().all(|route| route.path != *rest))
 }
 
 async fn no_route(request: Request) -> ApiError {

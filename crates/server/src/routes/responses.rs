@@ -1,6 +1,7 @@
 //! `POST /v1/responses`, and the responses that are kept: GET, DELETE, cancel and their input items.
 
 mod conversation;
+pub mod input_tokens;
 mod truncation;
 
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use crate::api::{Api, Prepared, RequestContext};
 use crate::app::App;
 use crate::auth::Tenant;
 use crate::error::ApiError;
-use crate::lower;
+use crate::lower::responses::Toolbox;
+use crate::lower::{self, GenerationBatch};
 use crate::response::responses::{Recorder, ResponsesFramer};
 use crate::response::{Delivery, ResponseHeader, sse};
 use crate::stored_responses::StoredResponse;
@@ -40,12 +42,7 @@ impl Api for ResponsesApi {
     fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<ResponsesFramer>, ApiError> {
         let mut wire = ResponsesRequest::read(body)?;
         let input = conversation::items(&mut wire, context)?;
-        let items = ResponsesRequest::items(&input)?;
-        let model = context.served(wire.model.as_deref());
-        let (batch, toolbox) = match wire.truncation {
-            Truncation::Disabled => lower::responses::lower(&wire, items, model, &context.caller)?,
-            Truncation::Auto => truncation::lower_fitting(&wire, items, model, context)?,
-        };
+        let (batch, toolbox) = lowered(&wire, &input, context)?;
         let mut header = context.header(&batch);
         header.model = wire.model.clone().unwrap_or(header.model);
         let recorder = match wire.storage {
@@ -58,6 +55,20 @@ impl Api for ResponsesApi {
         let (encrypted, delivery) = (wire.encrypted, delivery(wire.mode));
         let framer = ResponsesFramer::new(response(wire, header), toolbox, encrypted, recorder);
         Ok(Prepared { batch, framer, delivery })
+    }
+}
+
+/// The engine requests of a conversation.
+fn lowered(
+    wire: &ResponsesRequest,
+    input: &[Value],
+    context: &RequestContext<'_>,
+) -> Result<(GenerationBatch, Toolbox), ApiError> {
+    let items = ResponsesRequest::items(input)?;
+    let model = context.served(wire.model.as_deref());
+    match wire.truncation {
+        Truncation::Disabled => lower::responses::lower(wire, items, model, &context.caller),
+        Truncation::Auto => truncation::lower_fitting(wire, items, model, context),
     }
 }
 

@@ -16,6 +16,7 @@ mod responses;
 mod responses_api;
 mod responses_fields;
 mod scripted;
+mod short_paths;
 mod stream;
 mod third_api;
 

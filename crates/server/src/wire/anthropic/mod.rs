@@ -5,6 +5,7 @@
 
 pub mod blocks;
 pub mod client_tools;
+pub mod models;
 pub mod rendered;
 pub mod response;
 pub mod tools;

@@ -334,6 +334,15 @@ pub struct TextEvent {
     pub input: Option<String>,
 }
 
+/// The response to `input_tokens`.
+#[derive(Debug, Clone, Serialize)]
+pub struct InputTokens {
+    /// `response.input_tokens`
+    pub object: &'static str,
+    /// Tokens of the prompt.
+    pub input_tokens: usize,
+}
+
 /// The response to a deletion.
 #[derive(Debug, Clone, Serialize)]
 pub struct Deleted {
