@@ -75,6 +75,22 @@ impl RequestContext<'_> {
         keep.then(|| name.to_owned())
     }
 
+    /// Keeps the last tokens of each prompt, where a request says how many. Fails for prompts with tools or media.
+    pub fn truncate_prompts(&self, batch: &mut GenerationBatch, last: Option<usize>) -> Result<(), ApiError> {
+        let Some(last) = last else { return Ok(()) };
+        for prompt in &mut batch.prompts {
+            if matches!(&prompt.input, Input::Chat(chat) if !chat.media.is_empty() || !chat.tools.is_empty())
+            {
+                let at = "truncate_prompt_tokens";
+                return Err(ApiError::unsupported(at, format!("`{at}` does not go with tools and media")));
+            }
+            let tokens = self.engine.tokenize(prompt.model.as_deref(), &prompt.input, AddSpecial::Yes)?;
+            let kept = tokens.get(tokens.len().saturating_sub(last)..).unwrap_or_default();
+            prompt.input = Input::Tokens(kept.to_vec());
+        }
+        Ok(())
+    }
+
     /// The tokens of each prompt, where their ids are returned. Fails for prompts with media, which are not fetched yet.
     pub fn prompt_token_ids(
         &self,

@@ -24,6 +24,7 @@ pub fn lower(wire: ChatRequest, caller: &Caller) -> GenerationBatch {
     request.output = output;
     request.tool_choice = choice;
     request.logprobs = wire.logprobs;
+    request.prompt_logprobs = wire.generation.prompt_logprobs;
     request.reasoning_budget = wire.reasoning_budget;
     request.prediction = wire.prediction;
     GenerationBatch { prompts: vec![request], n: wire.generation.n }

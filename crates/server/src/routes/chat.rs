@@ -24,7 +24,9 @@ impl Api for ChatApi {
         let include = Include::new(&request.generation, request.logprobs);
         let forms = request.conversation.tools.forms();
         let (shown, ids) = (request.shown_reasoning, request.generation.tokens.ids);
-        let batch = lower::chat::lower(request, &context.caller);
+        let last = request.generation.truncate_prompt;
+        let mut batch = lower::chat::lower(request, &context.caller);
+        context.truncate_prompts(&mut batch, last)?;
         let prompts = context.prompt_token_ids(&batch, ids)?;
         let framer = ChatFramer::new(context.header(&batch), batch.choices(), include)
             .with_reasoning(shown)

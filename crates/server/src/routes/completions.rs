@@ -26,7 +26,9 @@ impl Api for CompletionsApi {
         let ids = request.generation.tokens.ids;
         let echoes = echoes(context.engine, &request)?;
         let returned = request.generation.n;
-        let batch = lower::completions::lower(request, &context.caller);
+        let last = request.generation.truncate_prompt;
+        let mut batch = lower::completions::lower(request, &context.caller);
+        context.truncate_prompts(&mut batch, last)?;
         let framer = CompletionsFramer::new(context.header(&batch), batch.choices(), include, echoes);
         let prompts = context.prompt_token_ids(&batch, ids)?;
         let framer = framer.returning(returned).with_prompts(prompts);

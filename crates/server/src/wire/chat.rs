@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::fields::{Field, Fields, honoured, refused, type_error};
 use super::generation::{self, Generation, TOKENS_MAX};
-use super::logprobs::ChatLogprobs;
+use super::logprobs::{ChatLogprobs, PromptLogprobs};
 use super::messages::{self, ContinuationMode, Message};
 use super::structured;
 use super::tools::{self, Tools};
@@ -42,7 +42,6 @@ pub const FIELDS: &[Field] = &[
     ),
     refused("audio", "only text output is supported"),
     refused("web_search_options", "this server does not search"),
-    refused("prompt_logprobs", "use `/v1/completions` with `echo` and `logprobs`"),
     refused("chat_template", "templates come with the model or from the server's settings"),
     refused("best_of", "use `n`"),
     refused("echo", "use `/v1/completions`"),
@@ -298,6 +297,9 @@ pub struct ChatCompletion {
     /// The ids of the prompt's tokens, when requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<u32>>,
+    /// Log-probabilities of the prompt's tokens, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_logprobs: Option<PromptLogprobs>,
 }
 
 /// One choice.

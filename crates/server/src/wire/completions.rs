@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::fields::{Field, Fields, honoured, refused, token_ids, type_error};
 use super::gateway;
 use super::generation::{self, Generation, Streaming};
-use super::logprobs::TextLogprobs;
+use super::logprobs::{PromptLogprobs, TextLogprobs};
 use super::structured;
 use super::usage::Usage;
 use crate::error::ApiError;
@@ -26,7 +26,6 @@ pub const FIELDS: &[Field] = &[
     honoured("suffix", "the text after the completion, for models with tokens for it"),
     refused("messages", "use `prompt`, or `/v1/chat/completions`"),
     refused("max_completion_tokens", "use `max_tokens`"),
-    refused("prompt_logprobs", "use `echo` with `logprobs`"),
     refused("tools", "use `/v1/chat/completions`"),
 ];
 
@@ -97,6 +96,15 @@ impl CompletionRequest {
 }
 
 fn check_choices(request: &CompletionRequest) -> Result<(), ApiError> {
+    let echoes = request.echo == Echo::Include;
+    if request.generation.prompt_logprobs.is_some() && echoes && request.logprobs.is_some() {
+        let message = "`prompt_logprobs` does not go with `echo` and `logprobs`, which report the same";
+        return Err(ApiError::invalid("prompt_logprobs", message));
+    }
+    if request.generation.truncate_prompt.is_some() && (echoes || request.suffix.is_some()) {
+        let message = "`truncate_prompt_tokens` does not go with `echo` and `suffix`";
+        return Err(ApiError::invalid("truncate_prompt_tokens", message));
+    }
     let n = request.generation.n;
     let best_of = request.best_of.unwrap_or(n);
     if best_of < n {
@@ -179,4 +187,7 @@ pub struct Choice {
     /// The ids of the prompt's tokens, when requested, once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<u32>>,
+    /// Log-probabilities of the prompt's tokens, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_logprobs: Option<PromptLogprobs>,
 }

@@ -37,6 +37,14 @@ pub const FIELDS: &[Field] = &[
     honoured("stream", "server-sent events"),
     honoured("stream_options", "`include_usage` and `continuous_usage_stats`"),
     honoured(
+        "prompt_logprobs",
+        "vLLM's: returns the log-probabilities of the prompt's tokens, and of so many of the most likely ones, at most 20; not with `stream`",
+    ),
+    honoured(
+        "truncate_prompt_tokens",
+        "vLLM's: keeps so many of the prompt's last tokens; not with `echo`, `suffix`, tools and media",
+    ),
+    honoured(
         "return_token_ids",
         "vLLM's: returns the ids of the tokens as `token_ids`, and of the prompt's as `prompt_token_ids`",
     ),
@@ -61,7 +69,6 @@ pub const FIELDS: &[Field] = &[
     harmless("moderation", "this server judges no texts"),
     harmless("store", "nothing is stored, and no answer depends on it"),
     refused("bad_words", "use `logit_bias`"),
-    refused("truncate_prompt_tokens", "what does not fit is refused; cut the prompt before it is sent"),
     refused("logits_processors", "requests cannot carry code"),
     refused("use_beam_search", "beam search is not implemented"),
 ];
@@ -110,6 +117,10 @@ pub struct Generation {
     pub speculation: Speculation,
     /// How tokens are shown.
     pub tokens: TokenDisplay,
+    /// How many alternatives to report per token of the prompt; `None` reports nothing about them.
+    pub prompt_logprobs: Option<usize>,
+    /// How many of the prompt's last tokens are kept.
+    pub truncate_prompt: Option<usize>,
 }
 
 /// How tokens are shown.
@@ -220,6 +231,7 @@ impl Generation {
     /// Takes the shared fields out of a body.
     pub fn read(fields: &mut Fields) -> Result<Self, ApiError> {
         gateway::check(fields)?;
+        let streaming = streaming(fields)?;
         Ok(Self {
             model: fields.text("model")?,
             max_tokens: fields.count("max_tokens", (0, TOKENS_MAX))?,
@@ -227,7 +239,9 @@ impl Generation {
             stop: Stop::read(fields)?,
             structured: structured::read(fields)?,
             n: fields.count("n", (1, N_MAX))?.unwrap_or(1),
-            streaming: streaming(fields)?,
+            streaming,
+            prompt_logprobs: prompt_logprobs(fields, streaming)?,
+            truncate_prompt: fields.count("truncate_prompt_tokens", (1, TOKENS_MAX))?,
             priority: priority(fields)?,
             session_id: label(fields, "session_id")?,
             cache_salt: label(fields, "cache_salt")?,
@@ -357,6 +371,15 @@ fn streaming(fields: &mut Fields) -> Result<Streaming, ApiError> {
         (true, true, false) => Streaming::On(StreamUsage::Include),
         (true, true, true) => Streaming::On(StreamUsage::Continuous),
     })
+}
+
+fn prompt_logprobs(fields: &mut Fields, streaming: Streaming) -> Result<Option<usize>, ApiError> {
+    let at = "prompt_logprobs";
+    let count = fields.count(at, (0, super::logprobs::TOP_MAX))?;
+    if count.is_some() && streaming != Streaming::Off {
+        return Err(ApiError::invalid(at, format!("`{at}` cannot be streamed")));
+    }
+    Ok(count)
 }
 
 fn priority(fields: &mut Fields) -> Result<i32, ApiError> {

@@ -127,3 +127,50 @@ fn reasoning_is_left_out_where_it_is_not_wanted() {
     let shown = chunks(&server, CHAT, &chat("tools", json!({"stream": true})));
     assert_eq!(shown.len(), streamed.len() + 1);
 }
+
+#[test]
+fn log_probabilities_of_the_prompt_are_returned_as_vllm_does() {
+    let server = server();
+    let fields = json!({"prompt_logprobs": 1});
+    let own = json!({"logprob": -0.5, "rank": null, "decoded_token": "you"});
+    let ranked = json!({"logprob": -1.0, "rank": 1, "decoded_token": "c0"});
+    let expected = json!([null, {"0": ranked, "5": own}]);
+    assert_eq!(full(&server, CHAT, &chat("hi you", fields.clone()))["prompt_logprobs"], expected);
+    let choice = &full(&server, TEXT, &text("hi you", fields))["choices"][0];
+    assert_eq!((&choice["prompt_logprobs"], &choice["logprobs"]), (&expected, &json!(null)));
+    for (path, body) in [
+        (CHAT, chat("hi", json!({"prompt_logprobs": 1, "stream": true}))),
+        (TEXT, text("hi", json!({"prompt_logprobs": 1, "echo": true, "logprobs": 1}))),
+        (TEXT, text("hi", json!({"prompt_logprobs": 21}))),
+    ] {
+        let refused = post(server.address, path, &body);
+        assert_eq!((refused.status, &refused.error()["param"]), (400, &json!("prompt_logprobs")), "{body}");
+    }
+}
+
+#[test]
+fn a_prompt_is_cut_to_its_last_tokens() {
+    let server = server();
+    for (path, body) in [
+        (CHAT, chat("one two three", json!({"truncate_prompt_tokens": 2}))),
+        (TEXT, text("one two three", json!({"truncate_prompt_tokens": 2}))),
+    ] {
+        full(&server, path, &body);
+        assert_eq!(server.submitted().tokens, Some(2), "{path}");
+    }
+    full(&server, TEXT, &text("one", json!({"truncate_prompt_tokens": 2})));
+    assert_eq!(server.submitted().tokens, Some(1));
+    let tools = json!([{"type": "function", "function": {"name": "f"}}]);
+    for (path, body) in [
+        (CHAT, chat("hi", json!({"truncate_prompt_tokens": 2, "tools": tools}))),
+        (TEXT, text("hi", json!({"truncate_prompt_tokens": 2, "echo": true}))),
+        (TEXT, text("hi", json!({"truncate_prompt_tokens": 0}))),
+    ] {
+        let refused = post(server.address, path, &body);
+        assert_eq!(
+            (refused.status, &refused.error()["param"]),
+            (400, &json!("truncate_prompt_tokens")),
+            "{body}"
+        );
+    }
+}

@@ -48,19 +48,22 @@ fn text_has_the_log_probabilities_that_were_requested() {
 #[test]
 fn an_input_that_does_not_fit_loses_its_oldest_items_with_auto() {
     let server = server();
-    // The scripted engine's prompt is the last message, so that the last item alone decides.
-    let long = "a ".repeat(CONTEXT);
+    let half = "a ".repeat(CONTEXT / 2);
     let body = |truncation: &str, last: &str| {
-        json!({"input": [{"role": "user", "content": "old"}, {"role": "user", "content": last}],
-            "max_output_tokens": 2, "truncation": truncation})
-        .to_string()
+        let message = |content: &str| json!({"role": "user", "content": content});
+        let input = json!([message(&half), message(&half), message("b c"), message(last)]);
+        json!({"input": input, "instructions": "rule", "max_output_tokens": 2, "truncation": truncation})
+            .to_string()
     };
-    for truncation in ["auto", "disabled"] {
-        let refused = post(server.address, PATH, &body(truncation, &long));
-        assert_eq!((refused.status, &refused.error()["code"]), (400, &json!("context_length_exceeded")));
-        let fits = post(server.address, PATH, &body(truncation, "new")).json();
-        assert_eq!(fits["truncation"], truncation);
-    }
+    // One half fits beside the rest: three words of the last messages, the instructions, and the answer.
+    let cut = post(server.address, PATH, &body("auto", "all d")).json();
+    assert_eq!(cut["usage"]["input_tokens"], CONTEXT / 2 + 5, "{cut}");
+    assert_eq!(cut["truncation"], "auto");
+    let refused = post(server.address, PATH, &body("disabled", "all d"));
+    assert_eq!((refused.status, &refused.error()["code"]), (400, &json!("context_length_exceeded")));
+    let last = format!("all {}", "a ".repeat(CONTEXT));
+    let hopeless = post(server.address, PATH, &body("auto", &last));
+    assert_eq!((hopeless.status, &hopeless.error()["code"]), (400, &json!("context_length_exceeded")));
 }
 
 #[test]

@@ -87,8 +87,12 @@ fn words(input: &Input) -> String {
         Input::Infill { prefix, suffix } => format!("{prefix} {suffix}"),
         Input::Tokens(tokens) => tokens.iter().map(|token| format!("t{token} ")).collect(),
         Input::Chat(chat) => {
-            let last = chat.messages.last();
-            last.and_then(Message::text).unwrap_or_default()
+            let last = chat.messages.last().and_then(Message::text).unwrap_or_default();
+            // A message that begins so has the whole conversation as its prompt.
+            match last.starts_with("all ") {
+                true => chat.messages.iter().rev().filter_map(Message::text).collect::<Vec<_>>().join(" "),
+                false => last,
+            }
         }
     }
 }

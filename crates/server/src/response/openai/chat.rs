@@ -204,8 +204,10 @@ impl Framer for ChatFramer {
         failed(error, frames);
     }
 
-    fn full(mut self, completions: Vec<Completion>, usage: Usage) -> JsonBody {
+    fn full(mut self, mut completions: Vec<Completion>, usage: Usage) -> JsonBody {
         let prompt_token_ids = self.prompt_token_ids.take();
+        let prompt = completions.first_mut().map(|first| std::mem::take(&mut first.prompt_tokens));
+        let prompt_logprobs = self.include.prompt_logprobs(prompt.unwrap_or_default());
         let choice = |(index, completion): (usize, Completion)| {
             let reason = completion.finish_reason.unwrap_or(FinishReason::Cancelled);
             Choice {
@@ -225,6 +227,7 @@ impl Framer for ChatFramer {
             usage: usage_of(usage),
             system_fingerprint: FINGERPRINT,
             prompt_token_ids,
+            prompt_logprobs,
         })
     }
 }

@@ -102,7 +102,15 @@ impl CompletionsFramer {
         let token_ids = self.include.token_ids(&tokens);
         let logprobs = self.logprobs(index, tokens);
         let prompt_token_ids = self.prompt_token_ids(index);
-        Some(Choice { index, text, logprobs, finish_reason: None, token_ids, prompt_token_ids })
+        Some(Choice {
+            index,
+            text,
+            logprobs,
+            finish_reason: None,
+            token_ids,
+            prompt_token_ids,
+            prompt_logprobs: None,
+        })
     }
 
     fn prompt_token_ids(&mut self, index: usize) -> Option<Vec<u32>> {
@@ -117,13 +125,18 @@ impl CompletionsFramer {
 
     fn full_choice(&mut self, index: usize, completion: Completion) -> Choice {
         let text = completion.text();
-        let Completion { tokens, prompt_tokens, finish_reason: reason, .. } = completion;
+        let Completion { tokens, mut prompt_tokens, finish_reason: reason, .. } = completion;
+        let prompt_logprobs = match self.include.prompt_logprobs {
+            Logprobs::Include => self.include.prompt_logprobs(std::mem::take(&mut prompt_tokens)),
+            Logprobs::Omit => None,
+        };
         let text = self.echo(index) + &text;
         let token_ids = self.include.token_ids(&tokens);
         let prompt_token_ids = self.prompt_token_ids(index);
         let logprobs = self.logprobs(index, prompt_tokens.into_iter().chain(tokens).collect());
         let reason = finish_reason(reason.unwrap_or(FinishReason::Cancelled));
-        Choice { index, text, logprobs, finish_reason: Some(reason), token_ids, prompt_token_ids }
+        let finish_reason = Some(reason);
+        Choice { index, text, logprobs, finish_reason, token_ids, prompt_token_ids, prompt_logprobs }
     }
 }
 
@@ -171,7 +184,15 @@ impl Framer for CompletionsFramer {
             Event::Engine(EngineEvent::Finished { reason, .. }) => {
                 let (finish_reason, text) = (Some(finish_reason(reason)), self.echo(index));
                 let prompt_token_ids = self.prompt_token_ids(index);
-                Some(Choice { index, text, logprobs: None, finish_reason, token_ids: None, prompt_token_ids })
+                Some(Choice {
+                    index,
+                    text,
+                    logprobs: None,
+                    finish_reason,
+                    token_ids: None,
+                    prompt_token_ids,
+                    prompt_logprobs: None,
+                })
             }
             Event::Engine(EngineEvent::Alignment(_) | EngineEvent::Hidden(_) | EngineEvent::Failed(_))
             | Event::Speech(_) => None,

@@ -6,7 +6,9 @@ use std::fmt::Write;
 use omnibus_engine::{Candidate, TokenInfo};
 
 use crate::wire::generation::TokenNames;
-use crate::wire::logprobs::{ChatCandidate, ChatLogprob, ChatLogprobs, TextLogprobs};
+use crate::wire::logprobs::{
+    ChatCandidate, ChatLogprob, ChatLogprobs, PromptLogprob, PromptLogprobs, TextLogprobs,
+};
 
 /// The log-probability of an impossible token: JSON has no infinity.
 const LOGPROB_MIN: f32 = -9999.0;
@@ -39,6 +41,23 @@ fn chat_candidate(candidate: Candidate, names: TokenNames) -> ChatCandidate {
 
 fn finite(logprob: f32) -> f32 {
     if logprob.is_finite() { logprob } else { LOGPROB_MIN }
+}
+
+/// Log-probabilities of a prompt's tokens.
+pub fn prompt(tokens: Vec<TokenInfo>) -> PromptLogprobs {
+    tokens.into_iter().map(prompt_token).collect()
+}
+
+fn prompt_token(token: TokenInfo) -> Option<BTreeMap<u32, PromptLogprob>> {
+    let entry = |bytes: &[u8], logprob: f32, rank: Option<usize>| PromptLogprob {
+        logprob: finite(logprob),
+        rank,
+        decoded_token: String::from_utf8_lossy(bytes).into_owned(),
+    };
+    let own = (token.id, entry(&token.bytes, token.logprob?, None));
+    let ranked = token.top.iter().enumerate();
+    let ranked = ranked.map(|(at, other)| (other.id, entry(&other.bytes, other.logprob, Some(at + 1))));
+    Some(std::iter::once(own).chain(ranked).collect())
 }
 
 /// The offset of the next token in a choice's text.

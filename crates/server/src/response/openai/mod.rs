@@ -14,6 +14,7 @@ pub use error::error_body;
 use super::{Delivery, Frames};
 use crate::error::ApiError;
 use crate::wire::generation::{Generation, StreamUsage, Streaming, TokenDisplay, TokenIds};
+use crate::wire::logprobs::PromptLogprobs;
 use crate::wire::usage as wire;
 
 /// The value of `system_fingerprint`.
@@ -37,6 +38,8 @@ pub struct Include {
     pub logprobs: Logprobs,
     /// How tokens are shown.
     pub tokens: TokenDisplay,
+    /// Log-probabilities of the prompt.
+    pub prompt_logprobs: Logprobs,
 }
 
 impl Include {
@@ -47,7 +50,9 @@ impl Include {
             Streaming::Off => StreamUsage::Omit,
         };
         let logprobs = if logprobs.is_some() { Logprobs::Include } else { Logprobs::Omit };
-        Self { usage, logprobs, tokens: generation.tokens }
+        let prompt_logprobs =
+            if generation.prompt_logprobs.is_some() { Logprobs::Include } else { Logprobs::Omit };
+        Self { usage, logprobs, tokens: generation.tokens, prompt_logprobs }
     }
 
     /// The `usage` field of a chunk: absent without `include_usage`, null in all chunks but the last unless it is
@@ -64,6 +69,11 @@ impl Include {
     fn shows(self, tokens: &[TokenInfo]) -> bool {
         let is_shown = self.logprobs == Logprobs::Include || self.tokens.ids == TokenIds::Return;
         is_shown && !tokens.is_empty()
+    }
+
+    /// Log-probabilities of the prompt's tokens, when requested.
+    fn prompt_logprobs(self, tokens: Vec<TokenInfo>) -> Option<PromptLogprobs> {
+        (self.prompt_logprobs == Logprobs::Include).then(|| logprobs::prompt(tokens))
     }
 
     /// The ids of tokens, when requested.
