@@ -2,7 +2,7 @@
 
 use omnibus_engine::{
     CallLimit, CallRule, Chat, ContentPart, Input, MediaIndex, MediaItem, MediaSource, Message, OutputMode,
-    Role, Tool, ToolArguments, ToolCall, ToolChoice, ToolResult,
+    PromptEnd, Role, Tool, ToolArguments, ToolCall, ToolChoice, ToolResult,
 };
 use serde_json::{Map, Value, json};
 
@@ -69,7 +69,11 @@ pub fn chat(wire: Conversation) -> Chat {
         documents: wire.documents.map(Value::Array),
         template_kwargs,
         template: None,
-        continues: wire.continuation == ContinuationMode::LastMessage,
+        end: match wire.continuation {
+            ContinuationMode::NewMessage => PromptEnd::Answer,
+            ContinuationMode::LastMessage => PromptEnd::OpenMessage,
+            ContinuationMode::EndOfMessages => PromptEnd::Messages,
+        },
     }
 }
 

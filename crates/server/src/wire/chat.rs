@@ -33,7 +33,7 @@ pub const FIELDS: &[Field] = &[
     honoured("include_reasoning", "false leaves the reasoning out of the answer"),
     honoured("verbosity", "`low` and `high` are given to the model in the system message"),
     honoured("documents", "passed to the chat template"),
-    honoured("add_generation_prompt", "true, or false with `continue_final_message`"),
+    honoured("add_generation_prompt", "false leaves out the start of the answer"),
     honoured("continue_final_message", "continues the last assistant message instead of adding a new one"),
     honoured("modalities", "only `[\"text\"]`"),
     honoured(
@@ -245,10 +245,7 @@ fn continuation(fields: &mut Fields, prefix: ContinuationMode) -> Result<Continu
             "continue_final_message",
             "`continue_final_message` and `add_generation_prompt` cannot both be true",
         )),
-        (Some(false), false) => Err(ApiError::unsupported(
-            "add_generation_prompt",
-            "`add_generation_prompt` can be false only with `continue_final_message`",
-        )),
+        (Some(false), false) => Ok(ContinuationMode::EndOfMessages),
         (_, true) => Ok(ContinuationMode::LastMessage),
         (_, false) => Ok(ContinuationMode::NewMessage),
     }

@@ -83,6 +83,8 @@ pub enum ContinuationMode {
     NewMessage,
     /// At the end of the last message, an assistant's.
     LastMessage,
+    /// Behind the last message, without the start of an answer.
+    EndOfMessages,
 }
 
 /// One message.

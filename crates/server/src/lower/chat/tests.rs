@@ -98,7 +98,7 @@ fn every_field_reaches_the_engine() {
                     documents: None,
                     template_kwargs: {},
                     template: None,
-                    continues: false,
+                    end: Answer,
                 },
             ),
             max_new_tokens: Some(
@@ -302,19 +302,17 @@ fn tools_reach_the_template_unless_tool_choice_is_none() {
 #[test]
 fn the_last_message_can_be_continued() {
     let body = r#"{"messages":[{"role":"assistant","content":"Once"}],"continue_final_message":true}"#;
-    assert!(matches!(&read(body).unwrap().prompts[0].input, Input::Chat(chat) if chat.continues));
+    assert!(
+        matches!(&read(body).unwrap().prompts[0].input, Input::Chat(chat) if chat.end == PromptEnd::OpenMessage)
+    );
     check_refused(
         r#""continue_final_message":true"#,
         expect![
             "continue_final_message: `continue_final_message` needs the last message to be the assistant's"
         ],
     );
-    check_refused(
-        r#""add_generation_prompt":false"#,
-        expect![
-            "add_generation_prompt: `add_generation_prompt` can be false only with `continue_final_message`"
-        ],
-    );
+    let Input::Chat(chat) = lowered(r#""add_generation_prompt":false"#).input else { panic!() };
+    assert_eq!(chat.end, PromptEnd::Messages);
 }
 
 #[test]

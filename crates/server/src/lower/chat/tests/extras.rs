@@ -99,7 +99,7 @@ fn extras_of_messages_are_read_or_left() {
 fn the_last_message_says_that_it_is_continued() {
     let continues = |messages: &str| {
         read(&format!(r#"{{"messages":{messages}}}"#)).map(|mut batch| match batch.prompts.remove(0).input {
-            Input::Chat(chat) => chat.continues,
+            Input::Chat(chat) => chat.end == PromptEnd::OpenMessage,
             other => panic!("{other:?}"),
         })
     };
