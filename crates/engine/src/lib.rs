@@ -71,7 +71,7 @@ pub use omnibus_text::{
 };
 pub use process::{EngineExit, run_engine};
 pub use request::{
-    CallLimit, Chat, Input, OutputMode, ReasoningPlace, Request, Sampling, Stop, StructuredOutput,
+    CallLimit, Chat, Input, OutputMode, PromptEnd, ReasoningPlace, Request, Sampling, Stop, StructuredOutput,
     TOP_LOGPROBS_MAX, ToolChoice,
 };
 pub use settings::{

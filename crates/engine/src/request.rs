@@ -173,8 +173,20 @@ pub struct Chat {
     pub template_kwargs: Map<String, Value>,
     /// Which of several named templates; `None` lets tools and defaults decide.
     pub template: Option<String>,
-    /// Continue the last assistant message instead of answering it.
-    pub continues: bool,
+    /// How the prompt ends.
+    pub end: PromptEnd,
+}
+
+/// How the prompt of a conversation ends.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PromptEnd {
+    /// With the start of an answer.
+    #[default]
+    Answer,
+    /// Inside the last message, an assistant's, which is continued.
+    OpenMessage,
+    /// With the last message.
+    Messages,
 }
 
 /// How the generated text is read.

@@ -27,6 +27,7 @@ use crate::response::{
 };
 use crate::stored_responses::StoredResponses;
 use crate::wire;
+use crate::wire::generation::TokenIds;
 
 /// A generation API: a wire module, a lowering and a framer.
 pub trait Api: Send + Sync + 'static {
@@ -74,6 +75,41 @@ impl RequestContext<'_> {
         let is_served = |model: &ModelInfo| model.names().any(|served| served == name);
         let keep = self.names == ModelNames::Strict || self.engine.models().iter().any(is_served);
         keep.then(|| name.to_owned())
+    }
+
+    /// Keeps the last tokens of each prompt, where a request says how many. Fails for prompts with tools or media.
+    pub fn truncate_prompts(&self, batch: &mut GenerationBatch, last: Option<usize>) -> Result<(), ApiError> {
+        let Some(last) = last else { return Ok(()) };
+        for prompt in &mut batch.prompts {
+            if matches!(&prompt.input, Input::Chat(chat) if !chat.media.is_empty() || !chat.tools.is_empty())
+            {
+                let at = "truncate_prompt_tokens";
+                return Err(ApiError::unsupported(at, format!("`{at}` does not go with tools and media")));
+            }
+            let tokens = self.engine.tokenize(prompt.model.as_deref(), &prompt.input, AddSpecial::Yes)?;
+            let kept = tokens.get(tokens.len().saturating_sub(last)..).unwrap_or_default();
+            prompt.input = Input::Tokens(kept.to_vec());
+        }
+        Ok(())
+    }
+
+    /// The tokens of each prompt, where their ids are returned. Fails for prompts with media, which are not fetched yet.
+    pub fn prompt_token_ids(
+        &self,
+        batch: &GenerationBatch,
+        ids: TokenIds,
+    ) -> Result<Option<Vec<Vec<u32>>>, ApiError> {
+        if ids == TokenIds::Omit {
+            return Ok(None);
+        }
+        let tokens = |prompt: &omnibus_engine::Request| {
+            if matches!(&prompt.input, Input::Chat(chat) if !chat.media.is_empty()) {
+                let message = "`return_token_ids` does not go with images, videos and sounds";
+                return Err(ApiError::unsupported("return_token_ids", message));
+            }
+            Ok(self.engine.tokenize(prompt.model.as_deref(), &prompt.input, AddSpecial::Yes)?)
+        };
+        batch.prompts.iter().map(tokens).collect::<Result<_, _>>().map(Some)
     }
 
     /// The header of the response to a batch.

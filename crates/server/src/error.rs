@@ -149,6 +149,11 @@ impl ApiError {
         Self::new(ErrorKind::NotFound, "not_found", message)
     }
 
+    /// 404: a field names an object that does not exist.
+    pub fn unknown_object(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::not_found(message).with_param(param)
+    }
+
     /// 405: the route has other methods.
     pub fn method_not_allowed(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::MethodNotAllowed, "method_not_allowed", message)

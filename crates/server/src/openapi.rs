@@ -305,7 +305,7 @@ mod tests {
         let schema = &body["application/json"]["schema"];
         assert_eq!(schema["additionalProperties"], false);
         assert!(schema["properties"]["temperature"]["description"].is_string());
-        assert!(schema["properties"]["functions"].is_null(), "refused fields are left out");
+        assert!(schema["properties"]["best_of"].is_null(), "refused fields are left out");
         assert!(schema["properties"]["response_format"].is_object());
         assert_eq!(document["paths"]["/v1/models/{id}"]["get"]["parameters"][0]["name"], "id");
         let queries = QUERIES.iter().all(|query| ROUTES.iter().any(|operation| operation.path == query.path));

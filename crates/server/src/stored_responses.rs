@@ -12,6 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
+use crate::wire::responses::item_ids;
+use crate::wire::responses::items::INPUT_PREFIX;
 use disk::Folder;
 
 /// Most responses.
@@ -37,6 +39,15 @@ impl StoredResponse {
     pub fn conversation(&self) -> Vec<Value> {
         let output = self.response.get("output").and_then(Value::as_array);
         self.input.iter().chain(output.into_iter().flatten()).cloned().collect()
+    }
+
+    /// The item with this id: one of the output, or one of the input that has no id of its own.
+    fn item(&self, id: &str) -> Option<Value> {
+        let output = self.response.get("output").and_then(Value::as_array).into_iter().flatten();
+        let in_output = output.into_iter().find(|item| item.get("id").and_then(Value::as_str) == Some(id));
+        let named = |index: &usize| item_ids::of(INPUT_PREFIX, &self.id, *index) == id;
+        let in_input = || (0..self.input.len()).find(named).and_then(|index| self.input.get(index));
+        in_output.or_else(in_input).cloned()
     }
 
     /// Whether it is still generated.
@@ -90,6 +101,16 @@ impl StoredResponses {
         let kept = self.lock().by_id.get(id).map(|(found, _)| found.clone());
         let found = kept.or_else(|| self.folder.as_ref()?.read(id))?;
         (found.tenant == tenant).then_some(found)
+    }
+
+    /// An item of a response of this tenant.
+    pub fn item(&self, tenant: &str, id: &str) -> Option<Value> {
+        let response = item_ids::response_of(id)?;
+        let of = |found: &StoredResponse| found.item(id).filter(|_| found.tenant == tenant);
+        if let Some((found, _)) = self.lock().by_id.get(&response) {
+            return of(found);
+        }
+        of(&self.folder.as_ref()?.read(&response)?)
     }
 
     /// Removes a response of this tenant; false when there is none.
@@ -168,6 +189,29 @@ mod tests {
         assert_eq!((later.get("b", &id), later.get("a", "resp_../../etc")), (None, None));
         assert!(later.remove("a", &id));
         assert_eq!(StoredResponses::in_folder(&state).unwrap().get("a", &id), None);
+        std::fs::remove_dir_all(state).unwrap();
+    }
+
+    #[test]
+    fn an_item_is_found_by_its_id_in_memory_and_in_the_folder() {
+        let state = std::env::temp_dir().join(format!("omnibus-items-{}", std::process::id()));
+        let id = format!("resp_{:032x}", 9);
+        let (said, asked) = (item_ids::of("msg", &id, 0), item_ids::of(INPUT_PREFIX, &id, 0));
+        let output = json!({"id": said, "content": "x"});
+        let stored = StoredResponse {
+            response: json!({"status": "completed", "output": [output]}),
+            ..response(&id, "x")
+        };
+        let store = StoredResponses::in_folder(&state).unwrap();
+        store.insert(stored);
+        for store in [store, StoredResponses::in_folder(&state).unwrap()] {
+            assert_eq!(store.item("a", &said), Some(output.clone()));
+            assert_eq!(store.item("a", &asked), Some(json!({"content": "hi"})));
+            let unknown =
+                [item_ids::of("msg", &id, 1), item_ids::of(INPUT_PREFIX, &id, 1), "msg_1".to_owned()];
+            assert!(unknown.iter().all(|id| store.item("a", id).is_none()));
+            assert_eq!(store.item("b", &said), None);
+        }
         std::fs::remove_dir_all(state).unwrap();
     }
 

@@ -30,6 +30,8 @@ What differs from the originals:
 - Stop strings and `stop_sequences` end the answer's text; reasoning and the arguments of calls may hold them.
 - A call whose JSON was cut by the token limit or is malformed stays as it is in chat completions and Responses, where
   its item is `incomplete`; in a full Anthropic message its input is empty.
+- Every path that begins with `/v1` answers without it, too.
+- `GET /v1/models` has Anthropic's shape for requests with the header `anthropic-version`.
 - The events of a response with `background` and `stream` are kept in memory, for the last 256 of them: `?stream=true` and
   `starting_after` read them again.
 

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use omnibus_engine::{
-    CachedModel, Chat, Event, Input, PromptCacheFile, Settings as EngineSettings, cached_models,
+    CachedModel, Chat, Event, Input, PromptCacheFile, PromptEnd, Settings as EngineSettings, cached_models,
     remove_cached_model,
 };
 use serde_json::json;
@@ -21,7 +21,7 @@ pub fn prompt(config: &Config) -> Result<ExitCode, Error> {
     };
     // A later prompt continues the same message, so the template leaves it open.
     let input = match generate::input(config)? {
-        Input::Chat(chat) => Input::Chat(Chat { continues: true, ..chat }),
+        Input::Chat(chat) => Input::Chat(Chat { end: PromptEnd::OpenMessage, ..chat }),
         other => other,
     };
     let source = model::source(config.model.as_deref(), &[])?;

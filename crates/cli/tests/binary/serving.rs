@@ -180,6 +180,18 @@ fn tokenize_and_detokenize_are_inverse() {
 }
 
 #[test]
+fn a_prompt_is_tokenized_without_the_start_of_an_answer() {
+    let server = Server::start(&["--log", "error"]);
+    let tokens = |adds_prompt: bool| {
+        let messages = json!([{"role": "user", "content": "hi"}]);
+        let body = json!({"messages": messages, "add_generation_prompt": adds_prompt});
+        ask(server.address, "/tokenize", &body).json()["tokens"].as_array().unwrap().clone()
+    };
+    let (with, without) = (tokens(true), tokens(false));
+    assert!(without.len() < with.len() && with.starts_with(&without), "{with:?} {without:?}");
+}
+
+#[test]
 fn concurrent_clients_get_the_same_text_as_alone() {
     let server = Server::start(&["--log", "error"]);
     let address = server.address;

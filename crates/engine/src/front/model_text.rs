@@ -17,7 +17,7 @@ use super::output_text::OutputText;
 use super::{call_grammar, long_text};
 use crate::error::{Failure, StartError};
 use crate::message::Ready;
-use crate::request::{Chat, Input, Request, StructuredOutput};
+use crate::request::{Chat, Input, PromptEnd, Request, StructuredOutput};
 use crate::settings::Settings;
 use crate::whisper::tokens::SpeechTokens;
 
@@ -234,7 +234,7 @@ impl ModelText {
             return Some(Reasoning { opening: Vec::new(), closing });
         }
         // A prompt that ends with the closing text has no reasoning after it.
-        if chat.continues || rendered.trim_end().ends_with(format.closing) {
+        if chat.end == PromptEnd::OpenMessage || rendered.trim_end().ends_with(format.closing) {
             return None;
         }
         // The model opens it by a token of its own.
@@ -279,10 +279,12 @@ impl ModelText {
     }
 
     fn render(&self, chat: &Chat) -> Result<String, Failure> {
-        if !chat.continues {
-            return self.render_messages(chat, &chat.messages, GenerationPrompt::Add);
+        let render = |generation_prompt| self.render_messages(chat, &chat.messages, generation_prompt);
+        match chat.end {
+            PromptEnd::Answer => render(GenerationPrompt::Add),
+            PromptEnd::OpenMessage => self.open_end(chat, render(GenerationPrompt::Omit)?),
+            PromptEnd::Messages => render(GenerationPrompt::Omit),
         }
-        self.open_end(chat, self.render_messages(chat, &chat.messages, GenerationPrompt::Omit)?)
     }
 
     /// Renders these messages instead of the conversation's own.

@@ -2,15 +2,16 @@
 
 use omnibus_engine::{
     CallLimit, CallRule, Chat, ContentPart, Input, MediaIndex, MediaItem, MediaSource, Message, OutputMode,
-    Role, Tool, ToolArguments, ToolCall, ToolChoice, ToolResult,
+    PromptEnd, Role, Tool, ToolArguments, ToolCall, ToolChoice, ToolResult,
 };
 use serde_json::{Map, Value, json};
 
-use super::{Caller, GenerationBatch, generation, thinking};
+use super::{Caller, GenerationBatch, custom_tool, generation, thinking, verbosity};
 use crate::error::ApiError;
-use crate::wire::chat::{ChatRequest, ContinuationMode, Conversation, Reasoning};
+use crate::wire::chat::{ChatRequest, Conversation, Reasoning};
 use crate::wire::media::{self as wire_media, MediaKind, MediaPart, Part};
-use crate::wire::messages;
+use crate::wire::messages::{self, ContinuationMode};
+use crate::wire::tool_choice;
 use crate::wire::tools::{self as wire, ParallelCalls};
 
 /// The engine requests of a chat request.
@@ -23,17 +24,18 @@ pub fn lower(wire: ChatRequest, caller: &Caller) -> GenerationBatch {
     request.output = output;
     request.tool_choice = choice;
     request.logprobs = wire.logprobs;
+    request.prompt_logprobs = wire.generation.prompt_logprobs;
     request.reasoning_budget = wire.reasoning_budget;
     request.prediction = wire.prediction;
     GenerationBatch { prompts: vec![request], n: wire.generation.n }
 }
 
 /// Which tools are called.
-pub(super) fn tool_choice(wire: &wire::ToolChoice) -> ToolChoice {
+pub(super) fn tool_choice(wire: &tool_choice::ToolChoice) -> ToolChoice {
     match wire {
-        wire::ToolChoice::Auto => ToolChoice::Auto,
-        wire::ToolChoice::Required => ToolChoice::Required,
-        wire::ToolChoice::Function(name) => ToolChoice::Function(name.clone()),
+        tool_choice::ToolChoice::Auto => ToolChoice::Auto,
+        tool_choice::ToolChoice::Required => ToolChoice::Required,
+        tool_choice::ToolChoice::Function(name) => ToolChoice::Function(name.clone()),
     }
 }
 
@@ -58,14 +60,20 @@ pub fn chat(wire: Conversation) -> Chat {
     let mut media = Vec::new();
     let mut template_kwargs = wire.template_kwargs;
     reason(&wire.reasoning, &mut template_kwargs);
+    let mut messages = wire.messages.into_iter().map(|wire| message(wire, &mut media)).collect();
+    verbosity::tell(wire.verbosity, &mut messages);
     Chat {
-        messages: wire.messages.into_iter().map(|wire| message(wire, &mut media)).collect(),
+        messages,
         media,
         tools: wire.tools.list.into_iter().map(tool).collect(),
         documents: wire.documents.map(Value::Array),
         template_kwargs,
         template: None,
-        continues: wire.continuation == ContinuationMode::LastMessage,
+        end: match wire.continuation {
+            ContinuationMode::NewMessage => PromptEnd::Answer,
+            ContinuationMode::LastMessage => PromptEnd::OpenMessage,
+            ContinuationMode::EndOfMessages => PromptEnd::Messages,
+        },
     }
 }
 
@@ -167,6 +175,9 @@ fn tool_call(wire: messages::ToolCall) -> ToolCall {
 }
 
 fn tool(wire: wire::Tool) -> Tool {
+    if let wire::ToolForm::Custom { grammar } = &wire.form {
+        return custom_tool::function(&wire.name, wire.description, grammar.as_ref());
+    }
     let parameters = wire.parameters.unwrap_or_else(|| json!({}));
     Tool { rule: call_rule(wire.schema), ..Tool::new(wire.name, wire.description, parameters) }
 }

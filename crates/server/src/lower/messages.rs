@@ -106,7 +106,7 @@ fn message(turn: Turn, tools: &BTreeMap<&str, &ToolDefinition>, media: &mut Vec<
     let (mut messages, mut content, mut parts) = (Vec::new(), Vec::new(), Vec::new());
     for block in turn.blocks {
         match block {
-            Block::Text(text) => push(&mut parts, Part::Text(text), GAP),
+            Block::Text(text) | Block::Compaction(text) => push(&mut parts, Part::Text(text), GAP),
             Block::Image(image) => parts.push(Part::Media(image)),
             Block::Thinking { text, signature } => {
                 let hidden = || signature.as_deref().and_then(opaque::decode);

@@ -4,6 +4,7 @@
 
 pub mod chat;
 pub mod completions;
+mod custom_tool;
 pub mod expand;
 mod generation;
 pub mod messages;
@@ -13,6 +14,7 @@ mod structured;
 mod thinking;
 pub mod tokenize;
 pub mod transcription;
+mod verbosity;
 
 use omnibus_engine::Request;
 

@@ -11,6 +11,8 @@ use super::Event;
 pub struct Completion {
     /// The parts of the message, in order. Neighbours differ in kind, but for tool calls.
     pub parts: Vec<CompletionPart>,
+    /// The tokens of each part, when their log-probabilities were requested. The last parts may have none.
+    pub part_tokens: Vec<Vec<TokenInfo>>,
     /// The prompt's tokens, when their log-probabilities were requested.
     pub prompt_tokens: Vec<TokenInfo>,
     /// The generated tokens, with log-probabilities when requested.
@@ -73,13 +75,26 @@ impl Completion {
             Event::Started { .. } | Event::Alignment(_) | Event::Hidden(_) | Event::Failed(_) => {}
             Event::Prompt(tokens) => self.prompt_tokens.extend(tokens),
             Event::Delta { delta, tokens } => {
+                let with_logprob = tokens.iter().filter(|token| token.logprob.is_some());
+                let of_part: Vec<TokenInfo> = with_logprob.cloned().collect();
                 self.tokens.extend(tokens);
                 self.fold_delta(delta);
+                self.add_to_last_part(of_part);
             }
             Event::Finished { reason, matched, .. } => {
                 self.finish_reason = Some(reason);
                 self.matched = matched;
             }
+        }
+    }
+
+    fn add_to_last_part(&mut self, tokens: Vec<TokenInfo>) {
+        if tokens.is_empty() {
+            return;
+        }
+        self.part_tokens.resize_with(self.parts.len().max(1), Vec::new);
+        if let Some(last) = self.part_tokens.last_mut() {
+            last.extend(tokens);
         }
     }
 

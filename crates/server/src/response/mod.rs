@@ -4,6 +4,7 @@
 
 pub mod anthropic;
 mod completion;
+mod custom_input;
 mod event;
 mod frame;
 mod merge;

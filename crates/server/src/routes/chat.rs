@@ -21,9 +21,17 @@ impl Api for ChatApi {
     fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<ChatFramer>, ApiError> {
         let request = ChatRequest::read(body)?;
         let streaming = request.generation.streaming;
-        let include = Include::new(streaming, request.logprobs);
-        let batch = lower::chat::lower(request, &context.caller);
-        let framer = ChatFramer::new(context.header(&batch), batch.choices(), include);
+        let include = Include::new(&request.generation, request.logprobs);
+        let forms = request.conversation.tools.forms();
+        let (shown, ids) = (request.shown_reasoning, request.generation.tokens.ids);
+        let last = request.generation.truncate_prompt;
+        let mut batch = lower::chat::lower(request, &context.caller);
+        context.truncate_prompts(&mut batch, last)?;
+        let prompts = context.prompt_token_ids(&batch, ids)?;
+        let framer = ChatFramer::new(context.header(&batch), batch.choices(), include)
+            .with_reasoning(shown)
+            .with_forms(forms)
+            .with_prompt(prompts.and_then(|prompts| prompts.into_iter().next()));
         Ok(Prepared { batch, framer, delivery: streaming.into() })
     }
 }

@@ -22,12 +22,16 @@ impl Api for CompletionsApi {
     fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<CompletionsFramer>, ApiError> {
         let request = CompletionRequest::read(body)?;
         let streaming = request.generation.streaming;
-        let include = Include::new(streaming, request.logprobs);
+        let include = Include::new(&request.generation, request.logprobs);
+        let ids = request.generation.tokens.ids;
         let echoes = echoes(context.engine, &request)?;
         let returned = request.generation.n;
-        let batch = lower::completions::lower(request, &context.caller);
+        let last = request.generation.truncate_prompt;
+        let mut batch = lower::completions::lower(request, &context.caller);
+        context.truncate_prompts(&mut batch, last)?;
         let framer = CompletionsFramer::new(context.header(&batch), batch.choices(), include, echoes);
-        let framer = framer.returning(returned);
+        let prompts = context.prompt_token_ids(&batch, ids)?;
+        let framer = framer.returning(returned).with_prompts(prompts);
         Ok(Prepared { batch, framer, delivery: streaming.into() })
     }
 }

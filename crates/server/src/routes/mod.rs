@@ -34,12 +34,14 @@ pub use table::ROUTES;
 const ERROR_FORMATS: &[ErrorFormat] = &[
     ErrorFormat { path: "/", render: openai::error_body },
     ErrorFormat { path: "/v1/messages", render: anthropic::error_body },
+    ErrorFormat { path: "/messages", render: anthropic::error_body },
 ];
 
 /// The headers with what is left of a key's limits, by the path of the routes.
 const LIMIT_HEADERS: &[LimitHeaders] = &[
     LimitHeaders { path: "/", of: openai::limit_headers },
     LimitHeaders { path: "/v1/messages", of: anthropic::limit_headers },
+    LimitHeaders { path: "/messages", of: anthropic::limit_headers },
 ];
 
 /// The router of all routes.
@@ -48,7 +50,10 @@ pub fn router(app: Arc<App>) -> Router {
     let authentication = Authentication { keys: app.keys.clone(), headers: LIMIT_HEADERS };
     ROUTES
         .iter()
-        .fold(Router::new(), |router, route| router.route(route.path, route.method_router()))
+        .flat_map(|route| {
+            std::iter::once(route.path).chain(unversioned(route.path)).map(move |path| (path, route))
+        })
+        .fold(Router::new(), |router, (path, route)| router.route(path, route.method_router()))
         .method_not_allowed_fallback(wrong_method)
         .fallback(no_route)
         .layer(Extension(document))
@@ -59,6 +64,11 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(from_fn(metrics::layer))
         .layer(from_fn(request_id::layer))
         .with_state(app)
+}
+
+/// The path without its version, as clients use whose base URL has none, unless another route has it.
+fn unversioned(path: &'static str) -> Option<&'static str> {
+    path.strip_prefix("/v1").filter(|rest| ROUTES.iter().all(|route| route.path != *rest))
 }
 
 async fn no_route(request: Request) -> ApiError {

@@ -1,41 +1,106 @@
-//! `GET /v1/models` and `GET /v1/models/{id}`.
+//! `GET /v1/models` and `GET /v1/models/{id}`, in OpenAI's shape, and in Anthropic's for its clients.
 
 use std::sync::Arc;
 
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use jiff::Timestamp;
 use omnibus_engine::ModelInfo;
+use serde::Deserialize;
 
 use crate::app::App;
 use crate::error::ApiError;
 use crate::keys::Key;
+use crate::wire::anthropic::models as anthropic;
 use crate::wire::models::{Model, ModelList};
 
+/// The header that Anthropic's clients send with every request.
+const ANTHROPIC: &str = "anthropic-version";
+
+/// Which models of a list to return to Anthropic's clients.
+#[derive(Debug, Default, Deserialize)]
+pub struct Page {
+    limit: Option<usize>,
+    after_id: Option<String>,
+    before_id: Option<String>,
+}
+
+/// Most models of a page, and how many where the client does not say.
+const PAGE: (usize, usize) = (1000, 20);
+
 /// Lists the models that the key may use, once per served name. Adapters are listed once, after their model.
-pub async fn list(State(app): State<Arc<App>>, Extension(key): Extension<Arc<Key>>) -> Json<ModelList> {
+pub async fn list(
+    State(app): State<Arc<App>>,
+    Extension(key): Extension<Arc<Key>>,
+    headers: HeaderMap,
+    page: Result<Query<Page>, QueryRejection>,
+) -> Result<Response, ApiError> {
     let named = |info: ModelInfo| {
         let count = if info.adapter.is_some() { 1 } else { usize::MAX };
         info.names().take(count).map(|name| listed(&info, name)).collect::<Vec<_>>()
     };
-    Json(ModelList { object: "list", data: usable(&app, &key).into_iter().flat_map(named).collect() })
+    let data: Vec<Model> = usable(&app, &key).into_iter().flat_map(named).collect();
+    if !headers.contains_key(ANTHROPIC) {
+        return Ok(Json(ModelList { object: "list", data }).into_response());
+    }
+    let Query(page) = page.map_err(|error| ApiError::invalid("limit", error.body_text()))?;
+    Ok(Json(paged(data, &page)).into_response())
 }
 
 fn usable(app: &App, key: &Key) -> Vec<ModelInfo> {
     app.engine.models().into_iter().filter(|model| key.may_use(model)).collect()
 }
 
+/// A page of the models, in Anthropic's shape.
+fn paged(models: Vec<Model>, page: &Page) -> anthropic::ModelPage {
+    let (most, default) = PAGE;
+    let place = |id: &Option<String>| {
+        let id = id.as_ref()?;
+        models.iter().position(|model| model.id == *id)
+    };
+    let start = place(&page.after_id).map_or(0, |at| at + 1);
+    let end = place(&page.before_id).unwrap_or(models.len());
+    let limit = page.limit.unwrap_or(default).clamp(1, most);
+    let rest = models.get(start..end).unwrap_or_default();
+    let data: Vec<anthropic::Model> = rest.iter().take(limit).map(of_anthropic).collect();
+    let id = |model: Option<&anthropic::Model>| model.map(|model| model.id.clone());
+    let (first_id, last_id) = (id(data.first()), id(data.last()));
+    anthropic::ModelPage { has_more: rest.len() > data.len(), data, first_id, last_id }
+}
+
+fn of_anthropic(model: &Model) -> anthropic::Model {
+    let created = i64::try_from(model.created).ok().and_then(|at| Timestamp::from_second(at).ok());
+    anthropic::Model {
+        kind: "model",
+        id: model.id.clone(),
+        display_name: model.id.clone(),
+        created_at: created.unwrap_or_default().to_string(),
+        lifecycle: "active",
+        max_input_tokens: model.max_model_len,
+        max_tokens: model.max_model_len,
+    }
+}
+
 /// One model by any of its names.
 pub async fn one(
     State(app): State<Arc<App>>,
     Extension(key): Extension<Arc<Key>>,
+    headers: HeaderMap,
     id: Result<Path<String>, PathRejection>,
-) -> Result<Json<Model>, ApiError> {
+) -> Result<Response, ApiError> {
     let Path(id) = id?;
     let models = usable(&app, &key);
-    let found = models.iter().find(|info| info.names().any(|name| name == id));
-    let found = found.map(|info| Json(listed(info, &id)));
-    found.ok_or_else(|| omnibus_engine::Failure::unknown_model(id, &models).into())
+    let Some(info) = models.iter().find(|info| info.names().any(|name| name == id)) else {
+        return Err(omnibus_engine::Failure::unknown_model(id, &models).into());
+    };
+    let model = listed(info, &id);
+    Ok(match headers.contains_key(ANTHROPIC) {
+        true => Json(of_anthropic(&model)).into_response(),
+        false => Json(model).into_response(),
+    })
 }
 
 /// A model under one of its names.

@@ -1,5 +1,9 @@
 //! `POST /v1/responses`, and the responses that are kept: GET, DELETE, cancel and their input items.
 
+mod conversation;
+pub mod input_tokens;
+mod truncation;
+
 use std::sync::Arc;
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -13,17 +17,15 @@ use crate::api::{Api, Prepared, RequestContext};
 use crate::app::App;
 use crate::auth::Tenant;
 use crate::error::ApiError;
-use crate::lower;
+use crate::lower::responses::Toolbox;
+use crate::lower::{self, GenerationBatch};
 use crate::response::responses::{Recorder, ResponsesFramer};
 use crate::response::{Delivery, ResponseHeader, sse};
 use crate::stored_responses::StoredResponse;
 use crate::wire::responses::items::with_id;
-use crate::wire::responses::response::{
-    Deleted, ItemList, ReasoningEcho, ResponseObject, TextEcho, TextFormat,
-};
-use crate::wire::responses::{Mode, ResponsesRequest, Storage};
-use crate::wire::structured::Grammar;
-use crate::wire::tools::{ParallelCalls, ToolChoice};
+use crate::wire::responses::response::{Deleted, ItemList, ReasoningEcho, ResponseObject, TextEcho};
+use crate::wire::responses::{Mode, ResponsesRequest, Storage, Truncation};
+use crate::wire::tools::ParallelCalls;
 
 /// Most items of one page of `input_items`.
 const PAGE_MAX: usize = 100;
@@ -39,10 +41,8 @@ impl Api for ResponsesApi {
 
     fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<ResponsesFramer>, ApiError> {
         let mut wire = ResponsesRequest::read(body)?;
-        let input = conversation(&mut wire, context)?;
-        let items = ResponsesRequest::items(&input)?;
-        let model = context.served(wire.model.as_deref());
-        let (batch, toolbox) = lower::responses::lower(&wire, items, model, &context.caller)?;
+        let input = conversation::items(&mut wire, context)?;
+        let (batch, toolbox) = lowered(&wire, &input, context)?;
         let mut header = context.header(&batch);
         header.model = wire.model.clone().unwrap_or(header.model);
         let recorder = match wire.storage {
@@ -58,6 +58,20 @@ impl Api for ResponsesApi {
     }
 }
 
+/// The engine requests of a conversation.
+fn lowered(
+    wire: &ResponsesRequest,
+    input: &[Value],
+    context: &RequestContext<'_>,
+) -> Result<(GenerationBatch, Toolbox), ApiError> {
+    let items = ResponsesRequest::items(input)?;
+    let model = context.served(wire.model.as_deref());
+    match wire.truncation {
+        Truncation::Disabled => lower::responses::lower(wire, items, model, &context.caller),
+        Truncation::Auto => truncation::lower_fitting(wire, items, model, context),
+    }
+}
+
 fn delivery(mode: Mode) -> Delivery {
     match mode {
         Mode::Full => Delivery::Full,
@@ -65,21 +79,6 @@ fn delivery(mode: Mode) -> Delivery {
         Mode::Background => Delivery::Background,
         Mode::BackgroundStream => Delivery::LoggedStream,
     }
-}
-
-/// The items of the stored conversation that the request continues, and its own.
-fn conversation(wire: &mut ResponsesRequest, context: &RequestContext<'_>) -> Result<Vec<Value>, ApiError> {
-    let new = std::mem::take(&mut wire.input);
-    let Some(previous) = &wire.previous else { return Ok(new) };
-    let stored = context.responses.get(&context.caller.tenant, previous).ok_or_else(|| {
-        let message = format!("no stored response has the id `{previous}`");
-        ApiError::invalid("previous_response_id", message).with_code("previous_response_not_found")
-    })?;
-    if stored.is_running() {
-        let message = format!("the response `{previous}` is not complete");
-        return Err(ApiError::invalid("previous_response_id", message));
-    }
-    Ok(stored.conversation().into_iter().chain(new).collect())
 }
 
 /// The response before it has any output.
@@ -101,26 +100,20 @@ fn response(wire: ResponsesRequest, header: ResponseHeader) -> ResponseObject {
         reasoning: ReasoningEcho { effort: wire.effort, summary: None },
         store: wire.storage == Storage::Keep,
         temperature: wire.temperature.unwrap_or(1.0),
-        text: TextEcho {
-            format: TextFormat {
-                kind: match wire.structured.map(|structured| structured.grammar) {
-                    None => "text",
-                    Some(Grammar::JsonObject) => "json_object",
-                    Some(_) => "json_schema",
-                },
-            },
-        },
-        tool_choice: match wire.tool_choice {
-            Some(ToolChoice::Auto) => "auto",
-            // A function that must be called is echoed as what it amounts to.
-            Some(ToolChoice::Required | ToolChoice::Function(_)) => "required",
-            None => "none",
-        },
+        text: TextEcho { format: wire.echo.format, verbosity: wire.verbosity.name() },
+        tool_choice: wire.echo.tool_choice,
         tools: wire.raw_tools,
         top_p: wire.top_p.unwrap_or(1.0),
-        truncation: "disabled",
+        truncation: wire.truncation.name(),
         usage: None,
         metadata: wire.metadata,
+        completed_at: None,
+        max_tool_calls: wire.echo.max_tool_calls,
+        top_logprobs: wire.echo.top_logprobs.unwrap_or(0),
+        service_tier: "default",
+        user: wire.echo.user,
+        safety_identifier: wire.echo.safety_identifier,
+        prompt_cache_key: wire.echo.prompt_cache_key,
     }
 }
 
@@ -213,7 +206,7 @@ pub async fn input_items(
     let Query(page) = page.map_err(|error| ApiError::invalid("limit", error.body_text()))?;
     let found = stored(&app, &tenant, id)?;
     let mut items: Vec<Value> =
-        found.input.into_iter().enumerate().map(|(index, item)| with_id(item, index)).collect();
+        found.input.into_iter().enumerate().map(|(index, item)| with_id(item, &found.id, index)).collect();
     if page.order.as_deref() != Some("asc") {
         items.reverse();
     }

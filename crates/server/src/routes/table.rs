@@ -18,7 +18,12 @@ pub const ROUTES: &[Operation] = &[
         "/v1/chat/completions",
         "OpenAI's chat completions",
         Body::Fields {
-            tables: &[wire::chat::FIELDS, wire::generation::FIELDS, wire::structured::FIELDS],
+            tables: &[
+                wire::chat::FIELDS,
+                wire::generation::FIELDS,
+                wire::gateway::FIELDS,
+                wire::structured::FIELDS,
+            ],
             required: &["messages"],
             unknown: Unknown::Refused,
         },
@@ -29,7 +34,12 @@ pub const ROUTES: &[Operation] = &[
         "/v1/completions",
         "OpenAI's text completions",
         Body::Fields {
-            tables: &[wire::completions::FIELDS, wire::generation::FIELDS, wire::structured::FIELDS],
+            tables: &[
+                wire::completions::FIELDS,
+                wire::generation::FIELDS,
+                wire::gateway::FIELDS,
+                wire::structured::FIELDS,
+            ],
             required: &["prompt"],
             unknown: Unknown::Refused,
         },
@@ -68,6 +78,16 @@ pub const ROUTES: &[Operation] = &[
         || routing::post(generate::<responses::ResponsesApi>),
     )
     .replies(Reply::Stream),
+    post(
+        "/v1/responses/input_tokens",
+        "Counts the tokens of a request's prompt",
+        Body::Fields {
+            tables: &[wire::responses::FIELDS],
+            required: &["input"],
+            unknown: Unknown::Tolerated,
+        },
+        || routing::post(responses::input_tokens::count),
+    ),
     get("/v1/responses/{id}", "A stored response", || routing::get(responses::get)).replies(Reply::Stream),
     delete("/v1/responses/{id}", "Removes a stored response", || routing::delete(responses::delete)),
     post("/v1/responses/{id}/cancel", "Cancels a response in the background", Body::None, || {

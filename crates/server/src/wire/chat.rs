@@ -5,11 +5,13 @@ use serde_json::{Map, Value};
 
 use super::fields::{Field, Fields, honoured, refused, type_error};
 use super::generation::{self, Generation, TOKENS_MAX};
-use super::logprobs::ChatLogprobs;
-use super::messages::{self, Message};
+use super::logprobs::{ChatLogprobs, PromptLogprobs};
+use super::messages::{self, ContinuationMode, Message};
 use super::structured;
 use super::tools::{self, Tools};
 use super::usage::Usage;
+use super::verbosity::{self, Verbosity};
+use super::{chat_thinking, gateway};
 use crate::error::ApiError;
 
 /// Fields, besides [`generation::FIELDS`].
@@ -18,28 +20,28 @@ pub const FIELDS: &[Field] = &[
     honoured("max_completion_tokens", "the newer name of `max_tokens`"),
     honoured("logprobs", "true reports the log-probability of each token"),
     honoured("top_logprobs", "with `logprobs`: how many of the most likely tokens to report, at most 20"),
-    honoured("tools", "functions that the model may call"),
-    honoured("tool_choice", "`none`, `auto`, `required`, or the function that must be called"),
+    honoured("tools", "functions and custom tools that the model may call"),
+    honoured("tool_choice", "`none`, `auto`, `required`, `allowed_tools`, or the tool that must be called"),
+    honoured("functions", "the older form of `tools`; the answer's call is in `function_call`"),
+    honoured("function_call", "with `functions`: `none`, `auto`, or the function that must be called"),
     honoured("parallel_tool_calls", "false ends the message after its first call"),
     honoured("chat_template_kwargs", "more variables for the chat template"),
     honoured("reasoning_effort", "passed to the chat template; `none` switches reasoning off"),
     honoured("thinking_token_budget", "most tokens of reasoning; then its end is forced"),
     honoured("enable_thinking", "switches reasoning on or off, in chat templates that can"),
+    honoured("thinking", "`type` and `budget_tokens`, as DeepSeek, Z.ai and Moonshot have them"),
+    honoured("include_reasoning", "false leaves the reasoning out of the answer"),
+    honoured("verbosity", "`low` and `high` are given to the model in the system message"),
     honoured("documents", "passed to the chat template"),
-    honoured("add_generation_prompt", "true, or false with `continue_final_message`"),
+    honoured("add_generation_prompt", "false leaves out the start of the answer"),
     honoured("continue_final_message", "continues the last assistant message instead of adding a new one"),
     honoured("modalities", "only `[\"text\"]`"),
-    honoured("store", "only false: nothing is stored"),
     honoured(
         "prediction",
         "text that the answer will repeat in parts, as draft tokens; of a longer one, as much as the context holds",
     ),
     refused("audio", "only text output is supported"),
-    refused("functions", "use `tools`"),
-    refused("function_call", "use `tool_choice`"),
     refused("web_search_options", "this server does not search"),
-    refused("verbosity", "state it in a message"),
-    refused("prompt_logprobs", "use `/v1/completions` with `echo` and `logprobs`"),
     refused("chat_template", "templates come with the model or from the server's settings"),
     refused("best_of", "use `n`"),
     refused("echo", "use `/v1/completions`"),
@@ -83,6 +85,18 @@ pub struct ChatRequest {
     pub reasoning_budget: Option<usize>,
     /// `prediction`.
     pub prediction: Option<String>,
+    /// Whether the answer has the reasoning.
+    pub shown_reasoning: ShownReasoning,
+}
+
+/// Whether an answer has the reasoning.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ShownReasoning {
+    /// In a field of its own.
+    #[default]
+    Include,
+    /// It has not.
+    Omit,
 }
 
 /// The inputs of the chat template.
@@ -100,6 +114,8 @@ pub struct Conversation {
     pub reasoning: Reasoning,
     /// Where the completion starts.
     pub continuation: ContinuationMode,
+    /// How long the answer should be.
+    pub verbosity: Verbosity,
 }
 
 /// Whether and how much to reason. `None` leaves it to the chat template.
@@ -111,30 +127,29 @@ pub struct Reasoning {
     pub enabled: Option<bool>,
 }
 
-/// Where the completion starts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ContinuationMode {
-    /// In a new assistant message.
-    #[default]
-    NewMessage,
-    /// At the end of the last message, an assistant's.
-    LastMessage,
-}
-
 impl ChatRequest {
     /// Reads a body.
     pub fn read(body: Value) -> Result<Self, ApiError> {
-        let mut fields = Fields::open(body, "", &[FIELDS, generation::FIELDS, structured::FIELDS])?;
+        let mut fields =
+            Fields::open(body, "", &[FIELDS, generation::FIELDS, gateway::FIELDS, structured::FIELDS])?;
         check_text_only(&mut fields)?;
         let mut generation = Generation::read(&mut fields)?;
         generation.max_tokens = max_tokens(&mut fields, generation.max_tokens)?;
-        let request = Self {
-            generation,
-            logprobs: logprobs(&mut fields)?,
-            reasoning_budget: fields.count("thinking_token_budget", (0, TOKENS_MAX))?,
-            prediction: prediction(&mut fields)?,
-            conversation: Conversation::read(&mut fields)?,
+        let budget = fields.count("thinking_token_budget", (0, TOKENS_MAX))?;
+        let logprobs = logprobs(&mut fields)?;
+        let verbosity = verbosity::read(&mut fields)?;
+        let shown_reasoning = match fields.flag("include_reasoning")? {
+            Some(false) => ShownReasoning::Omit,
+            Some(true) | None => ShownReasoning::Include,
         };
+        let prediction = prediction(&mut fields)?;
+        let mut conversation = Conversation::read(&mut fields)?;
+        conversation.verbosity = verbosity;
+        let thinking = chat_thinking::read(&mut fields)?;
+        conversation.reasoning.enabled = conversation.reasoning.enabled.or(thinking.enabled);
+        let reasoning_budget = budget.or(thinking.budget_tokens);
+        let request =
+            Self { generation, logprobs, reasoning_budget, prediction, conversation, shown_reasoning };
         fields.finish();
         Ok(request)
     }
@@ -144,8 +159,10 @@ impl Conversation {
     /// Reads the fields that are passed to the chat template.
     pub fn read(fields: &mut Fields) -> Result<Self, ApiError> {
         let list = fields.list("messages")?;
-        let messages = messages::read(fields.required("messages", list)?)?;
-        let continuation = continuation(fields)?;
+        let list = fields.required("messages", list)?;
+        let prefix = messages::prefix(&list)?;
+        let messages = messages::read(list)?;
+        let continuation = continuation(fields, prefix)?;
         check_continuation(continuation, &messages)?;
         let template_kwargs = template_kwargs(fields)?;
         let reasoning =
@@ -157,6 +174,7 @@ impl Conversation {
             template_kwargs,
             reasoning,
             continuation,
+            verbosity: Verbosity::default(),
         })
     }
 }
@@ -209,9 +227,6 @@ fn prediction(fields: &mut Fields) -> Result<Option<String>, ApiError> {
 
 /// Checks fields of which only one value is supported.
 fn check_text_only(fields: &mut Fields) -> Result<(), ApiError> {
-    if fields.flag("store")? == Some(true) {
-        return Err(ApiError::unsupported("store", "`store` must be false: nothing is stored"));
-    }
     if let Some(modalities) = fields.list("modalities")?
         && modalities != ["text"]
     {
@@ -220,18 +235,17 @@ fn check_text_only(fields: &mut Fields) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn continuation(fields: &mut Fields) -> Result<ContinuationMode, ApiError> {
+/// `prefix` is what the last message says itself.
+fn continuation(fields: &mut Fields, prefix: ContinuationMode) -> Result<ContinuationMode, ApiError> {
     let adds_prompt = fields.flag("add_generation_prompt")?;
-    let continues = fields.flag("continue_final_message")?.unwrap_or(false);
+    let continues = fields.flag("continue_final_message")?;
+    let continues = continues.unwrap_or(prefix == ContinuationMode::LastMessage);
     match (adds_prompt, continues) {
         (Some(true), true) => Err(ApiError::invalid(
             "continue_final_message",
             "`continue_final_message` and `add_generation_prompt` cannot both be true",
         )),
-        (Some(false), false) => Err(ApiError::unsupported(
-            "add_generation_prompt",
-            "`add_generation_prompt` can be false only with `continue_final_message`",
-        )),
+        (Some(false), false) => Ok(ContinuationMode::EndOfMessages),
         (_, true) => Ok(ContinuationMode::LastMessage),
         (_, false) => Ok(ContinuationMode::NewMessage),
     }
@@ -277,6 +291,12 @@ pub struct ChatCompletion {
     pub usage: Usage,
     /// The server's version.
     pub system_fingerprint: &'static str,
+    /// The ids of the prompt's tokens, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<Vec<u32>>,
+    /// Log-probabilities of the prompt's tokens, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_logprobs: Option<PromptLogprobs>,
 }
 
 /// One choice.
@@ -290,6 +310,9 @@ pub struct Choice {
     pub logprobs: Option<ChatLogprobs>,
     /// Why the completion ended.
     pub finish_reason: &'static str,
+    /// The ids of the tokens, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<u32>>,
 }
 
 /// The assistant's message.
@@ -308,6 +331,9 @@ pub struct ResponseMessage {
     /// The tool calls, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<ToolCallDelta>>,
+    /// The call, if the request had `functions`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function_call: Option<FunctionDelta>,
     /// Always null.
     pub refusal: Option<String>,
 }
@@ -330,6 +356,9 @@ pub struct ChatChunk {
     pub usage: Option<Option<Usage>>,
     /// The server's version.
     pub system_fingerprint: &'static str,
+    /// The ids of the prompt's tokens, when requested, in the first chunk of the first choice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<Vec<u32>>,
 }
 
 /// A delta of one choice.
@@ -343,6 +372,9 @@ pub struct ChunkChoice {
     pub logprobs: Option<ChatLogprobs>,
     /// Set in the last chunk of the choice.
     pub finish_reason: Option<&'static str>,
+    /// The ids of the new tokens, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<u32>>,
 }
 
 /// The new parts of a message.
@@ -363,6 +395,9 @@ pub struct Delta {
     /// A tool call that starts, or arguments to append to one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<ToolCallDelta>>,
+    /// A call that starts, or arguments to append to it, if the request had `functions`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function_call: Option<FunctionDelta>,
 }
 
 /// A tool call, or a part of one.
@@ -374,11 +409,25 @@ pub struct ToolCallDelta {
     /// The id, when the call starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// `function`, when the call starts.
+    /// `function` or `custom`, when the call starts.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<&'static str>,
     /// The function.
-    pub function: FunctionDelta,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<FunctionDelta>,
+    /// The custom tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub custom: Option<CustomDelta>,
+}
+
+/// A called custom tool, or a part of its input.
+#[derive(Debug, Clone, Serialize)]
+pub struct CustomDelta {
+    /// The tool's name, when the call starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Text to append.
+    pub input: String,
 }
 
 /// A called function, or a part of its arguments.
@@ -394,18 +443,35 @@ pub struct FunctionDelta {
 impl ToolCallDelta {
     /// A call that starts, without arguments yet.
     pub fn start(index: usize, id: String, name: String) -> Self {
-        let function = FunctionDelta { name: Some(name), arguments: String::new() };
-        Self { index: Some(index), id: Some(id), kind: Some("function"), function }
+        Self { index: Some(index), ..Self::whole(id, name, String::new()) }
     }
 
     /// A whole call of a full response.
     pub fn whole(id: String, name: String, arguments: String) -> Self {
-        let function = FunctionDelta { name: Some(name), arguments };
-        Self { index: None, id: Some(id), kind: Some("function"), function }
+        let function = Some(FunctionDelta { name: Some(name), arguments });
+        Self { index: None, id: Some(id), kind: Some("function"), function, custom: None }
     }
 
     /// Arguments to append to a call.
     pub fn arguments(index: usize, arguments: String) -> Self {
-        Self { index: Some(index), id: None, kind: None, function: FunctionDelta { name: None, arguments } }
+        let function = Some(FunctionDelta { name: None, arguments });
+        Self { index: Some(index), id: None, kind: None, function, custom: None }
+    }
+
+    /// A call of a custom tool that starts, without input yet.
+    pub fn start_custom(index: usize, id: String, name: String) -> Self {
+        Self { index: Some(index), ..Self::whole_custom(id, name, String::new()) }
+    }
+
+    /// A whole call of a custom tool.
+    pub fn whole_custom(id: String, name: String, input: String) -> Self {
+        let custom = Some(CustomDelta { name: Some(name), input });
+        Self { index: None, id: Some(id), kind: Some("custom"), function: None, custom }
+    }
+
+    /// Input to append to a call of a custom tool.
+    pub fn input(index: usize, input: String) -> Self {
+        let custom = Some(CustomDelta { name: None, input });
+        Self { index: Some(index), id: None, kind: None, function: None, custom }
     }
 }

@@ -4,8 +4,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::fields::{Field, Fields, honoured, refused, token_ids, type_error};
+use super::gateway;
 use super::generation::{self, Generation, Streaming};
-use super::logprobs::TextLogprobs;
+use super::logprobs::{PromptLogprobs, TextLogprobs};
 use super::structured;
 use super::usage::Usage;
 use crate::error::ApiError;
@@ -14,7 +15,10 @@ use crate::error::ApiError;
 pub const FIELDS: &[Field] = &[
     honoured("prompt", "a string, a list of token ids, or a list of several of either"),
     honoured("echo", "returns the prompt before the completion"),
-    honoured("logprobs", "how many of the most likely tokens to report, at most 20"),
+    honoured(
+        "logprobs",
+        "how many of the most likely tokens to report, at most 20, besides the token itself",
+    ),
     honoured(
         "best_of",
         "generates as many completions and returns the `n` whose tokens are the most likely on average; not with `stream`",
@@ -22,7 +26,6 @@ pub const FIELDS: &[Field] = &[
     honoured("suffix", "the text after the completion, for models with tokens for it"),
     refused("messages", "use `prompt`, or `/v1/chat/completions`"),
     refused("max_completion_tokens", "use `max_tokens`"),
-    refused("prompt_logprobs", "use `echo` with `logprobs`"),
     refused("tools", "use `/v1/chat/completions`"),
 ];
 
@@ -70,7 +73,8 @@ pub enum Echo {
 impl CompletionRequest {
     /// Reads a body.
     pub fn read(body: Value) -> Result<Self, ApiError> {
-        let mut fields = Fields::open(body, "", &[FIELDS, generation::FIELDS, structured::FIELDS])?;
+        let mut fields =
+            Fields::open(body, "", &[FIELDS, generation::FIELDS, gateway::FIELDS, structured::FIELDS])?;
         let suffix = fields.text("suffix")?.filter(|suffix| !suffix.is_empty());
         let prompt = fields.value("prompt");
         let prompts = prompts(fields.required("prompt", prompt)?)?;
@@ -92,6 +96,15 @@ impl CompletionRequest {
 }
 
 fn check_choices(request: &CompletionRequest) -> Result<(), ApiError> {
+    let echoes = request.echo == Echo::Include;
+    if request.generation.prompt_logprobs.is_some() && echoes && request.logprobs.is_some() {
+        let message = "`prompt_logprobs` does not go with `echo` and `logprobs`, which report the same";
+        return Err(ApiError::invalid("prompt_logprobs", message));
+    }
+    if request.generation.truncate_prompt.is_some() && (echoes || request.suffix.is_some()) {
+        let message = "`truncate_prompt_tokens` does not go with `echo` and `suffix`";
+        return Err(ApiError::invalid("truncate_prompt_tokens", message));
+    }
     let n = request.generation.n;
     let best_of = request.best_of.unwrap_or(n);
     if best_of < n {
@@ -168,4 +181,13 @@ pub struct Choice {
     pub logprobs: Option<TextLogprobs>,
     /// Set in the last chunk of the choice.
     pub finish_reason: Option<&'static str>,
+    /// The ids of the new tokens, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_ids: Option<Vec<u32>>,
+    /// The ids of the prompt's tokens, when requested, once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_token_ids: Option<Vec<u32>>,
+    /// Log-probabilities of the prompt's tokens, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_logprobs: Option<PromptLogprobs>,
 }

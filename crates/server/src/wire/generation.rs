@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::fields::{Field, Fields, harmless, honoured, refused, token_ids, type_error};
+use super::gateway;
 use super::structured::{self, StructuredOutput};
 use crate::error::ApiError;
 
@@ -34,7 +35,23 @@ pub const FIELDS: &[Field] = &[
     honoured("min_tokens", "tokens before which nothing but a limit ends the completion; 0 when absent"),
     honoured("include_stop_str_in_output", "keeps the stop string in the text"),
     honoured("stream", "server-sent events"),
-    honoured("stream_options", "`include_usage`"),
+    honoured("stream_options", "`include_usage` and `continuous_usage_stats`"),
+    honoured(
+        "prompt_logprobs",
+        "vLLM's: returns the log-probabilities of the prompt's tokens, and of so many of the most likely ones, at most 20; not with `stream`",
+    ),
+    honoured(
+        "truncate_prompt_tokens",
+        "vLLM's: keeps so many of the prompt's last tokens; not with `echo`, `suffix`, tools and media",
+    ),
+    honoured(
+        "return_token_ids",
+        "vLLM's: returns the ids of the tokens as `token_ids`, and of the prompt's as `prompt_token_ids`",
+    ),
+    honoured(
+        "return_tokens_as_token_ids",
+        "vLLM's: true writes `token_id:…` for the texts of log-probabilities",
+    ),
     honoured("priority", "higher is scheduled first; 0 when absent"),
     honoured("session_id", "pins the conversation's blocks between requests"),
     honoured("cache_salt", "shares cached prefixes only with requests that have the same salt"),
@@ -46,8 +63,12 @@ pub const FIELDS: &[Field] = &[
     harmless("metadata", "labels for stored responses; none are stored"),
     harmless("service_tier", "there is one service tier"),
     harmless("prompt_cache_key", "every prompt is looked up in the prefix cache; `session_id` pins one"),
+    harmless("prompt_cache_options", "every prompt is looked up in the prefix cache"),
     harmless("prompt_cache_retention", "cached prefixes stay until they are evicted"),
     harmless("safety_identifier", "a label for the operator"),
+    harmless("moderation", "this server judges no texts"),
+    harmless("store", "nothing is stored, and no answer depends on it"),
+    refused("bad_words", "use `logit_bias`"),
     refused("logits_processors", "requests cannot carry code"),
     refused("use_beam_search", "beam search is not implemented"),
 ];
@@ -55,6 +76,7 @@ pub const FIELDS: &[Field] = &[
 /// Fields of `stream_options`.
 pub const STREAM_OPTIONS: &[Field] = &[
     honoured("include_usage", "adds a last chunk with the usage"),
+    honoured("continuous_usage_stats", "with `include_usage`: each chunk has the usage of its choice so far"),
     harmless("include_obfuscation", "chunks are not padded"),
 ];
 
@@ -93,6 +115,41 @@ pub struct Generation {
     pub cache_salt: Option<String>,
     /// `speculative`.
     pub speculation: Speculation,
+    /// How tokens are shown.
+    pub tokens: TokenDisplay,
+    /// How many alternatives to report per token of the prompt; `None` reports nothing about them.
+    pub prompt_logprobs: Option<usize>,
+    /// How many of the prompt's last tokens are kept.
+    pub truncate_prompt: Option<usize>,
+}
+
+/// How tokens are shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TokenDisplay {
+    /// Whether their ids are returned.
+    pub ids: TokenIds,
+    /// What stands for them in log-probabilities.
+    pub names: TokenNames,
+}
+
+/// Whether the ids of tokens are returned.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TokenIds {
+    /// They are not.
+    #[default]
+    Omit,
+    /// They are.
+    Return,
+}
+
+/// What stands for a token in log-probabilities.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TokenNames {
+    /// Its text.
+    #[default]
+    Texts,
+    /// Its id, as `token_id:…`.
+    Ids,
 }
 
 /// Whether draft tokens are allowed.
@@ -166,11 +223,15 @@ pub enum StreamUsage {
     Omit,
     /// With a usage chunk.
     Include,
+    /// With the usage so far in each chunk, too.
+    Continuous,
 }
 
 impl Generation {
     /// Takes the shared fields out of a body.
     pub fn read(fields: &mut Fields) -> Result<Self, ApiError> {
+        gateway::check(fields)?;
+        let streaming = streaming(fields)?;
         Ok(Self {
             model: fields.text("model")?,
             max_tokens: fields.count("max_tokens", (0, TOKENS_MAX))?,
@@ -178,11 +239,29 @@ impl Generation {
             stop: Stop::read(fields)?,
             structured: structured::read(fields)?,
             n: fields.count("n", (1, N_MAX))?.unwrap_or(1),
-            streaming: streaming(fields)?,
+            streaming,
+            prompt_logprobs: prompt_logprobs(fields, streaming)?,
+            truncate_prompt: fields.count("truncate_prompt_tokens", (1, TOKENS_MAX))?,
             priority: priority(fields)?,
             session_id: label(fields, "session_id")?,
             cache_salt: label(fields, "cache_salt")?,
             speculation: speculation(fields)?,
+            tokens: TokenDisplay::read(fields)?,
+        })
+    }
+}
+
+impl TokenDisplay {
+    fn read(fields: &mut Fields) -> Result<Self, ApiError> {
+        Ok(Self {
+            ids: match fields.flag("return_token_ids")? {
+                Some(true) => TokenIds::Return,
+                Some(false) | None => TokenIds::Omit,
+            },
+            names: match fields.flag("return_tokens_as_token_ids")? {
+                Some(true) => TokenNames::Ids,
+                Some(false) | None => TokenNames::Texts,
+            },
         })
     }
 }
@@ -227,11 +306,12 @@ impl Stop {
             Some(other) => return Err(type_error("stop", "a string or a list of strings", &other)),
         };
         let token_ids = fields.list("stop_token_ids")?.unwrap_or_default();
+        let untrimmed = fields.flag("no_stop_trim")?;
         Ok(Self {
             strings,
             token_ids: self::token_ids("stop_token_ids", &token_ids)?,
             ignore_eos: fields.flag("ignore_eos")?.unwrap_or(false),
-            include: fields.flag("include_stop_str_in_output")?.unwrap_or(false),
+            include: fields.flag("include_stop_str_in_output")?.or(untrimmed).unwrap_or(false),
             min_tokens: fields.count("min_tokens", (0, TOKENS_MAX))?.unwrap_or(0),
         })
     }
@@ -278,15 +358,28 @@ fn streaming(fields: &mut Fields) -> Result<Streaming, ApiError> {
     if options.is_some() && !stream {
         return Err(ApiError::invalid("stream_options", "`stream_options` needs `stream` to be true"));
     }
-    let include = match options {
-        Some(mut options) => options.flag("include_usage")?.unwrap_or(false),
-        None => false,
+    let (include, continuous) = match options {
+        Some(mut options) => (
+            options.flag("include_usage")?.unwrap_or(false),
+            options.flag("continuous_usage_stats")?.unwrap_or(false),
+        ),
+        None => (false, false),
     };
-    Ok(match (stream, include) {
-        (false, _) => Streaming::Off,
-        (true, false) => Streaming::On(StreamUsage::Omit),
-        (true, true) => Streaming::On(StreamUsage::Include),
+    Ok(match (stream, include, continuous) {
+        (false, ..) => Streaming::Off,
+        (true, false, _) => Streaming::On(StreamUsage::Omit),
+        (true, true, false) => Streaming::On(StreamUsage::Include),
+        (true, true, true) => Streaming::On(StreamUsage::Continuous),
     })
+}
+
+fn prompt_logprobs(fields: &mut Fields, streaming: Streaming) -> Result<Option<usize>, ApiError> {
+    let at = "prompt_logprobs";
+    let count = fields.count(at, (0, super::logprobs::TOP_MAX))?;
+    if count.is_some() && streaming != Streaming::Off {
+        return Err(ApiError::invalid(at, format!("`{at}` cannot be streamed")));
+    }
+    Ok(count)
 }
 
 fn priority(fields: &mut Fields) -> Result<i32, ApiError> {

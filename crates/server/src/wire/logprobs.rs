@@ -37,6 +37,21 @@ pub struct ChatCandidate {
     pub bytes: Vec<u8>,
 }
 
+/// Log-probabilities of a prompt's tokens, as in vLLM: each token with the most likely ones, by their ids. Null for the
+/// first token.
+pub type PromptLogprobs = Vec<Option<BTreeMap<u32, PromptLogprob>>>;
+
+/// A token at a place of the prompt.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PromptLogprob {
+    /// Natural logarithm.
+    pub logprob: f32,
+    /// 1 is the most likely token; null for one that is not among those that are reported.
+    pub rank: Option<usize>,
+    /// The token's text, with replacement characters for incomplete UTF-8.
+    pub decoded_token: String,
+}
+
 /// Log-probabilities of a text completion: four lists of equal length.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct TextLogprobs {

@@ -151,25 +151,21 @@ pub fn of_responses(fields: &mut Fields) -> Result<MediaPart, ApiError> {
     }
 }
 
-/// The media of a file of the Responses API, if it is an image, a video or a sound, by its type or the ending of its name.
-pub fn of_file(fields: &mut Fields) -> Result<Option<MediaPart>, ApiError> {
-    let (data, url) = (fields.text("file_data")?, fields.text("file_url")?);
-    let name = fields.text("filename")?;
-    if let Some(data) = data {
-        let at = fields.at("file_data");
-        let Some(kind) = kind_of_data(&data).or(name.as_deref().and_then(kind_of_name)) else {
-            return Ok(None);
-        };
-        if data.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("data:")) {
-            return of_url(kind, data, at).map(Some);
-        }
-        return Ok(Some(MediaPart { kind, field: at, source: MediaSource::Base64(data.into()) }));
+/// The media that a file's data are, if it is an image, a video or a sound, by its type or the ending of its name.
+pub fn of_file_data(data: &str, name: Option<&str>, at: &str) -> Result<Option<MediaPart>, ApiError> {
+    let Some(kind) = kind_of_data(data).or(name.and_then(kind_of_name)) else { return Ok(None) };
+    if data.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("data:")) {
+        return of_url(kind, data.to_owned(), at.to_owned()).map(Some);
     }
-    let Some(url) = url else { return Ok(None) };
+    let source = MediaSource::Base64(data.to_owned().into());
+    Ok(Some(MediaPart { kind, field: at.to_owned(), source }))
+}
+
+/// The media at a file's URL, if it is an image, a video or a sound, by the ending of its name.
+pub fn of_file_url(url: &str, name: Option<&str>, at: &str) -> Result<Option<MediaPart>, ApiError> {
     let path = url.split(['?', '#']).next().unwrap_or_default();
-    let Some(kind) = name.as_deref().and_then(kind_of_name).or(kind_of_name(path)) else { return Ok(None) };
-    let at = fields.at("file_url");
-    of_url(kind, url, at).map(Some)
+    let Some(kind) = name.and_then(kind_of_name).or(kind_of_name(path)) else { return Ok(None) };
+    of_url(kind, url.to_owned(), at.to_owned()).map(Some)
 }
 
 /// By the type of a `data:` URL.

@@ -3,39 +3,57 @@
 //! Invariant: a conversation that was read is consistent: roles are known, and each tool result refers
 //! to a call of an earlier message.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::fields::{Field, Fields, harmless, honoured, refused, type_error};
+use super::files;
 use super::media::{self, Part};
 use crate::error::ApiError;
 
 /// Fields of a message.
 pub const FIELDS: &[Field] = &[
-    honoured("role", "`system`, `developer`, `user`, `assistant` or `tool`"),
+    honoured(
+        "role",
+        "`system`, `developer`, `user`, `assistant` or `tool`; `function` is the older name of `tool`",
+    ),
     honoured("content", "a string, or a list of parts"),
     honoured("name", "passed to the chat template"),
     honoured("tool_calls", "of the assistant"),
     honoured("tool_call_id", "of a tool's result"),
     honoured("reasoning_content", "of the assistant; passed to the chat template"),
     honoured("reasoning", "another name of `reasoning_content`"),
+    honoured("reasoning_details", "OpenRouter's: the reasoning, where no other field has it"),
+    honoured("thinking_blocks", "LiteLLM's: the reasoning, where no other field has it"),
+    honoured(
+        "prefix",
+        "of the last message, an assistant's: true continues it, as `continue_final_message` does",
+    ),
+    honoured("partial", "another name of `prefix`"),
+    honoured("refusal", "of the assistant: the text, where there is no content"),
+    harmless("id", "messages are known by their place"),
+    harmless("parsed", "the content has it"),
+    harmless("cache_control", "every prompt is looked up in the prefix cache"),
+    harmless("citations", "sources; not part of the prompt"),
     harmless("annotations", "sources; not part of the prompt"),
     harmless("provider_specific_fields", "LiteLLM's notes on an earlier response"),
-    refused("refusal", "send it as `content`"),
     refused("audio", "send it as text"),
-    refused("function_call", "use `tool_calls`"),
+    honoured("function_call", "of the assistant: its call in the older shape"),
 ];
 
 /// Fields of a content part.
 pub const PARTS: &[Field] = &[
-    honoured("type", "`text`, `image_url`, `video_url`, `video` or `input_audio`"),
+    honoured("type", "`text`, `refusal`, `image_url`, `video_url`, `video`, `input_audio` or `file`"),
     honoured("text", "the text"),
     honoured("image_url", "an object with a `url`, for models that see images"),
     honoured("video_url", "the same for videos"),
     honoured("video", "the frames of a video: a list of URLs of images, or objects with a `url`"),
     honoured("fps", "how many of these frames a second has; 2 when absent"),
     honoured("input_audio", "an object with `data`, for models that hear"),
+    honoured("refusal", "the text of a refusal"),
+    honoured("file", "a file: a text, or media for models that take them"),
+    harmless("prompt_cache_breakpoint", "every prompt is cached"),
     harmless("cache_control", "every prompt is cached"),
     harmless("annotations", "sources; not part of the prompt"),
 ];
@@ -43,14 +61,31 @@ pub const PARTS: &[Field] = &[
 /// Fields of a tool call.
 pub const CALLS: &[Field] = &[
     honoured("id", "what the result refers to"),
-    honoured("type", "`function`"),
+    honoured("type", "`function` or `custom`"),
     honoured("function", "`name` and `arguments`"),
+    honoured("custom", "`name` and `input`"),
+    harmless("extra_content", "Gemini's notes on an earlier response"),
     harmless("index", "the list's order counts"),
 ];
 
 /// Fields of a tool call's `function`.
 pub const CALLED: &[Field] =
     &[honoured("name", "of the function"), honoured("arguments", "JSON in a string")];
+
+/// Fields of a tool call's `custom`.
+pub const CUSTOM: &[Field] = &[honoured("name", "of the tool"), honoured("input", "text")];
+
+/// Where the completion starts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ContinuationMode {
+    /// In a new assistant message.
+    #[default]
+    NewMessage,
+    /// At the end of the last message, an assistant's.
+    LastMessage,
+    /// Behind the last message, without the start of an answer.
+    EndOfMessages,
+}
 
 /// One message.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,19 +137,36 @@ pub fn read(list: Vec<Value>) -> Result<Vec<Message>, ApiError> {
     if list.is_empty() {
         return Err(ApiError::invalid("messages", "`messages` must have at least one message"));
     }
-    let mut called = BTreeSet::new();
+    let mut called = Called::default();
     let mut messages = Vec::with_capacity(list.len());
     for (index, value) in list.into_iter().enumerate() {
         let message = message(value, &format!("messages[{index}]"), &called)?;
         if let Message::Assistant { calls, .. } = &message {
-            called.extend(calls.iter().map(|call| call.id.clone()));
+            called.add(calls);
         }
         messages.push(message);
     }
     Ok(messages)
 }
 
-fn message(value: Value, at: &str, called: &BTreeSet<String>) -> Result<Message, ApiError> {
+/// The calls of earlier messages.
+#[derive(Debug, Default)]
+struct Called {
+    ids: BTreeSet<String>,
+    /// The last call of each function.
+    by_name: BTreeMap<String, String>,
+}
+
+impl Called {
+    fn add(&mut self, calls: &[ToolCall]) {
+        for ToolCall { id, name, .. } in calls {
+            self.ids.insert(id.clone());
+            self.by_name.insert(name.clone(), id.clone());
+        }
+    }
+}
+
+fn message(value: Value, at: &str, called: &Called) -> Result<Message, ApiError> {
     let mut fields = Fields::open(value, at, &[FIELDS])?;
     let role = fields.text("role")?;
     let role = fields.required("role", role)?;
@@ -126,6 +178,10 @@ fn message(value: Value, at: &str, called: &BTreeSet<String>) -> Result<Message,
         "assistant" => assistant(&mut fields, content, name)?,
         "tool" => {
             let call_id = call_id(&mut fields, called)?;
+            Message::Tool { text: named(content, name), call_id }
+        }
+        "function" => {
+            let call_id = call_of(&fields, name.as_deref(), called)?;
             Message::Tool { text: named(content, name), call_id }
         }
         other => {
@@ -150,24 +206,76 @@ fn assistant(
 ) -> Result<Message, ApiError> {
     let reasoning = fields.text("reasoning_content")?;
     let reasoning = fields.text("reasoning")?.or(reasoning);
+    let details = [reasoning_of(fields, "reasoning_details")?, reasoning_of(fields, "thinking_blocks")?];
+    let reasoning = reasoning.or_else(|| details.into_iter().flatten().next());
+    // Where the conversation ends is read before its messages.
+    let (_prefix, _partial) = (fields.flag("prefix")?, fields.flag("partial")?);
+    let refusal = fields.text("refusal")?;
+    let content = content.or(refusal.map(|refusal| vec![Part::Text(refusal)]));
     let at = fields.at("tool_calls");
     let call = |(index, value)| tool_call(value, &format!("{at}[{index}]"));
     let calls = fields.list("tool_calls")?.unwrap_or_default();
-    let calls: Vec<_> = calls.into_iter().enumerate().map(call).collect::<Result<_, _>>()?;
+    let mut calls: Vec<_> = calls.into_iter().enumerate().map(call).collect::<Result<_, _>>()?;
+    calls.extend(function_call(fields)?);
     Ok(Message::Assistant { text: named(content, name), reasoning, calls })
+}
+
+/// The texts of a list of reasoning, which other servers return beside the reasoning itself.
+fn reasoning_of(fields: &mut Fields, name: &str) -> Result<Option<String>, ApiError> {
+    let list = fields.list(name)?.unwrap_or_default();
+    let text = |block: &Value| {
+        let names = ["text", "thinking", "summary"];
+        names.iter().find_map(|name| block.get(*name).and_then(Value::as_str).map(str::to_owned))
+    };
+    let texts: String = list.iter().filter_map(text).collect();
+    Ok(Some(texts).filter(|texts| !texts.is_empty()))
+}
+
+/// Whether the last message says itself that it is continued. Fails if another one does.
+pub fn prefix(list: &[Value]) -> Result<ContinuationMode, ApiError> {
+    for (index, message) in list.iter().enumerate() {
+        for name in ["prefix", "partial"] {
+            if message.get(name).and_then(Value::as_bool) != Some(true) {
+                continue;
+            }
+            if index + 1 == list.len() {
+                return Ok(ContinuationMode::LastMessage);
+            }
+            let at = format!("messages[{index}].{name}");
+            return Err(ApiError::invalid(&at, format!("`{at}` can be true in the last message only")));
+        }
+    }
+    Ok(ContinuationMode::NewMessage)
 }
 
 fn tool_call(value: Value, at: &str) -> Result<ToolCall, ApiError> {
     let mut fields = Fields::open(value, at, &[CALLS])?;
     let kind = fields.text("type")?.unwrap_or_else(|| "function".into());
-    if kind != "function" {
-        let at = fields.at("type");
-        return Err(ApiError::unsupported(&at, format!("`{at}` must be `function`, not `{kind}`")));
-    }
     let id = fields.text("id")?;
     let id = fields.required("id", id)?;
-    let function = fields.nested("function", CALLED)?;
-    let mut function = fields.required("function", function)?;
+    let call = match kind.as_str() {
+        "function" => {
+            let function = fields.nested("function", CALLED)?;
+            called_function(fields.required("function", function)?, id)?
+        }
+        "custom" => {
+            let custom = fields.nested("custom", CUSTOM)?;
+            let mut custom = fields.required("custom", custom)?;
+            let (name, input) = (custom.text("name")?, custom.text("input")?);
+            let (name, input) = (custom.required("name", name)?, custom.required("input", input)?);
+            ToolCall { id, name, arguments: json!({ "input": input }).to_string() }
+        }
+        _ => {
+            let at = fields.at("type");
+            let message = format!("`{at}` must be `function` or `custom`, not `{kind}`");
+            return Err(ApiError::unsupported(&at, message));
+        }
+    };
+    fields.refuse_rest(&format!("does not belong to the type `{kind}`"))?;
+    Ok(call)
+}
+
+fn called_function(mut function: Fields, id: String) -> Result<ToolCall, ApiError> {
     let name = function.text("name")?;
     let name = function.required("name", name)?;
     let arguments = function.text("arguments")?;
@@ -175,10 +283,26 @@ fn tool_call(value: Value, at: &str) -> Result<ToolCall, ApiError> {
     Ok(ToolCall { id, name, arguments })
 }
 
-fn call_id(fields: &mut Fields, called: &BTreeSet<String>) -> Result<String, ApiError> {
+/// A call in the older shape has no id: its place is one.
+fn function_call(fields: &mut Fields) -> Result<Option<ToolCall>, ApiError> {
+    let id = fields.at("function_call");
+    let call = fields.nested("function_call", CALLED)?;
+    call.map(|call| called_function(call, id)).transpose()
+}
+
+/// The call of the function whose result this is, in the older shape.
+fn call_of(fields: &Fields, name: Option<&str>, called: &Called) -> Result<String, ApiError> {
+    let name = fields.required("name", name)?;
+    let id = called.by_name.get(name).cloned();
+    let at = fields.at("name");
+    let message = format!("`{at}` refers to `{name}`, which no earlier message called");
+    id.ok_or_else(|| ApiError::invalid(&at, message))
+}
+
+fn call_id(fields: &mut Fields, called: &Called) -> Result<String, ApiError> {
     let id = fields.text("tool_call_id")?;
     let id = fields.required("tool_call_id", id)?;
-    if called.contains(&id) {
+    if called.ids.contains(&id) {
         return Ok(id);
     }
     let at = fields.at("tool_call_id");
@@ -204,10 +328,10 @@ fn content(fields: &mut Fields) -> Result<Option<Vec<Part>>, ApiError> {
 fn part(value: Value, at: &str) -> Result<Part, ApiError> {
     let kind = value.get("type").and_then(Value::as_str).unwrap_or("text").to_owned();
     let media = media::kind_of(&kind);
-    if kind != "text" && media.is_none() {
+    if !matches!(kind.as_str(), "text" | "refusal" | "file") && media.is_none() {
         let at = format!("{at}.type");
         let message = format!(
-            "`{at}` is `{kind}`: only `text`, `image_url`, `video_url`, `video` and `input_audio` parts are supported"
+            "`{at}` is `{kind}`: only `text`, `image_url`, `video_url`, `video`, `input_audio` and `file` parts are supported"
         );
         return Err(ApiError::unsupported(at, message));
     }
@@ -215,6 +339,14 @@ fn part(value: Value, at: &str) -> Result<Part, ApiError> {
     let found = fields.text("type")?;
     fields.required("type", found)?;
     let part = match media {
+        None if kind == "file" => {
+            let file = fields.nested("file", files::FILE)?;
+            files::part(&mut fields.required("file", file)?)?
+        }
+        None if kind == "refusal" => {
+            let text = fields.text("refusal")?;
+            Part::Text(fields.required("refusal", text)?)
+        }
         Some(media) => Part::Media(media::of_chat(media, &kind, &mut fields)?),
         None => {
             let text = fields.text("text")?;

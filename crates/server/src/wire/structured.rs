@@ -24,6 +24,12 @@ pub const FIELDS: &[Field] = &[
 pub const RESPONSE_FORMAT: &[Field] = &[
     honoured("type", "`text`, `json_object` or `json_schema`"),
     honoured("json_schema", "with `json_schema`: the schema and its name"),
+    honoured(
+        "schema",
+        "the schema itself, as llama.cpp and Together take it with `json_object` or `json_schema`",
+    ),
+    harmless("name", "a label"),
+    harmless("strict", "the schema is always enforced"),
 ];
 
 /// Fields of `response_format.json_schema`.
@@ -107,7 +113,12 @@ fn response_format(fields: &mut Fields) -> Result<Option<StructuredOutput>, ApiE
     let kind = format.text("type")?;
     let schema = format.nested("json_schema", JSON_SCHEMA)?;
     let at = "response_format";
-    let grammar = match (format.required("type", kind)?.as_str(), schema) {
+    let kind = format.required("type", kind)?;
+    if let (None, "json_object" | "json_schema", Some(own)) = (&schema, kind.as_str(), format.value("schema"))
+    {
+        return json_schema(own, Whitespace::Usual, format.at("schema")).map(Some);
+    }
+    let grammar = match (kind.as_str(), schema) {
         ("text", _) => return Ok(None),
         ("json_object", _) => Grammar::JsonObject,
         ("json_schema", Some(mut schema)) => {

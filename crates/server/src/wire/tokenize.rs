@@ -14,7 +14,7 @@ pub const FIELDS: &[Field] = &[
     honoured("messages", "a conversation; or `prompt`"),
     honoured("add_special_tokens", "true when absent with `prompt`, false with `messages`"),
     honoured("return_token_strs", "returns the text of each token as well"),
-    honoured("add_generation_prompt", "true, or false with `continue_final_message`"),
+    honoured("add_generation_prompt", "false leaves out the start of the answer"),
     honoured("continue_final_message", "leaves the last assistant message open"),
     honoured("tools", "passed to the chat template"),
     honoured("tool_choice", "`none` or `auto`"),

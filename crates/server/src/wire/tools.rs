@@ -1,13 +1,27 @@
 //! Tool definitions and `tool_choice`.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::fields::{Field, Fields, honoured, type_error};
+use super::input_grammar::{self, InputGrammar};
+use super::tool_choice::{self, ToolChoice};
 use crate::error::ApiError;
 
 /// Fields of a tool.
-pub const FIELDS: &[Field] =
-    &[honoured("type", "`function`"), honoured("function", "the function's definition")];
+pub const FIELDS: &[Field] = &[
+    honoured("type", "`function` or `custom`"),
+    honoured("function", "the function's definition"),
+    honoured("custom", "the definition of a tool whose input is text"),
+];
+
+/// Fields of a tool's `custom`.
+pub const CUSTOM: &[Field] = &[
+    honoured("name", "the tool's name"),
+    honoured("description", "passed to the chat template"),
+    honoured("format", "`text`, or the grammar that the input matches, in formats of calls that have one"),
+];
 
 /// Fields of a tool's `function`.
 pub const FUNCTION: &[Field] = &[
@@ -36,6 +50,40 @@ pub struct Tool {
     pub parameters: Option<Value>,
     /// Whether arguments must match it.
     pub schema: SchemaUse,
+    /// What the tool takes.
+    pub form: ToolForm,
+}
+
+/// What a tool takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ToolForm {
+    /// Arguments in JSON.
+    #[default]
+    Function,
+    /// Text.
+    Custom {
+        /// The grammar of the text.
+        grammar: Option<InputGrammar>,
+    },
+}
+
+/// How calls are returned.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CallForms {
+    /// The names of custom tools.
+    pub custom: BTreeSet<String>,
+    /// Where calls stand in a message.
+    pub shape: CallShape,
+}
+
+/// Where calls stand in a message.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CallShape {
+    /// In `tool_calls`.
+    #[default]
+    Tools,
+    /// In `function_call`, as for the older `functions`.
+    Function,
 }
 
 /// What the schema of a tool's arguments is used for.
@@ -48,18 +96,6 @@ pub enum SchemaUse {
     Enforced,
 }
 
-/// Which tools are called.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum ToolChoice {
-    /// Tools that the model chooses, if any.
-    #[default]
-    Auto,
-    /// At least one.
-    Required,
-    /// This one.
-    Function(String),
-}
-
 /// The tools that the model may call, and how.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tools {
@@ -69,6 +105,16 @@ pub struct Tools {
     pub parallel: ParallelCalls,
     /// `tool_choice`.
     pub choice: ToolChoice,
+    /// Where calls stand in the answer.
+    pub shape: CallShape,
+}
+
+impl Tools {
+    /// How calls are returned.
+    pub fn forms(&self) -> CallForms {
+        let custom = self.list.iter().filter(|tool| matches!(tool.form, ToolForm::Custom { .. }));
+        CallForms { custom: custom.map(|tool| tool.name.clone()).collect(), shape: self.shape }
+    }
 }
 
 /// How many calls a message may have.
@@ -83,15 +129,30 @@ pub enum ParallelCalls {
 
 /// Takes `tools`, `tool_choice` and `parallel_tool_calls`.
 pub fn read(fields: &mut Fields) -> Result<Tools, ApiError> {
-    let list = list(fields.list("tools")?.unwrap_or_default())?;
+    let tools = list(fields.list("tools")?.unwrap_or_default())?;
+    let functions = functions(fields.list("functions")?.unwrap_or_default())?;
     let parallel = match fields.flag("parallel_tool_calls")? {
         Some(false) => ParallelCalls::Refuse,
         Some(true) | None => ParallelCalls::Allow,
     };
-    let Some(choice) = choice(fields.value("tool_choice"), !list.is_empty())? else {
+    let (choice, called) = (fields.value("tool_choice"), fields.value("function_call"));
+    // A message of the older shape has one call.
+    let (list, choice, parallel, shape) = match (functions.is_empty(), tools.is_empty()) {
+        (true, _) => (tools, choice, parallel, CallShape::Tools),
+        (false, true) => (functions, called, ParallelCalls::Refuse, CallShape::Function),
+        (false, false) => {
+            return Err(ApiError::invalid(
+                "functions",
+                "`functions` and `tools` do not go together; use `tools`",
+            ));
+        }
+    };
+    let Some(choice) = tool_choice::read(choice, !list.is_empty())? else {
         return Ok(Tools::default());
     };
-    Ok(Tools { list, parallel, choice })
+    choice.check(list.iter().map(|tool| tool.name.as_str()))?;
+    let list = list.into_iter().filter(|tool| choice.allows(&tool.name)).collect();
+    Ok(Tools { list, parallel, choice: choice.call, shape })
 }
 
 /// Reads the entries of `tools`.
@@ -103,50 +164,37 @@ pub fn list(values: Vec<Value>) -> Result<Vec<Tool>, ApiError> {
     values.into_iter().enumerate().map(tool).collect()
 }
 
-/// Reads `tool_choice`. `None`: no tool may be called.
-pub fn choice(value: Option<Value>, has_tools: bool) -> Result<Option<ToolChoice>, ApiError> {
-    let at = "tool_choice";
-    let choice = match &value {
-        None => ToolChoice::Auto,
-        Some(Value::String(choice)) => match choice.as_str() {
-            "auto" => ToolChoice::Auto,
-            "none" => return Ok(None),
-            "required" => ToolChoice::Required,
-            other => {
-                let message = format!("`{at}` must be none, auto, required or an object, not `{other}`");
-                return Err(ApiError::invalid(at, message));
-            }
-        },
-        // Chat completions have the name inside `function`, the Responses API beside the type.
-        Some(Value::Object(object)) => {
-            let function = object.get("function").and_then(Value::as_object).unwrap_or(object);
-            let name = function.get("name").and_then(Value::as_str);
-            match (object.get("type").and_then(Value::as_str), name) {
-                (Some("function") | None, Some(name)) => ToolChoice::Function(name.to_owned()),
-                (Some("function") | None, None) => {
-                    return Err(ApiError::invalid(at, format!("`{at}` must name a function")));
-                }
-                (Some(other), _) => {
-                    let message = format!("`{at}.type` must be `function`, not `{other}`");
-                    return Err(ApiError::unsupported(at, message));
-                }
-            }
-        }
-        Some(other) => return Err(type_error(at, "a string or an object", other)),
-    };
-    if choice != ToolChoice::Auto && !has_tools {
-        return Err(ApiError::invalid(at, format!("`{at}` needs `tools`")));
+/// Reads the entries of the older `functions`.
+fn functions(values: Vec<Value>) -> Result<Vec<Tool>, ApiError> {
+    if values.len() > TOOLS_MAX {
+        return Err(ApiError::invalid(
+            "functions",
+            format!("`functions` must have at most {TOOLS_MAX} entries"),
+        ));
     }
-    Ok(Some(choice))
+    let function =
+        |(index, value)| function_of(Fields::open(value, &format!("functions[{index}]"), &[FUNCTION])?);
+    values.into_iter().enumerate().map(function).collect()
 }
 
 fn tool(value: Value, at: &str) -> Result<Tool, ApiError> {
     let kind = value.get("type").and_then(Value::as_str).map(str::to_owned);
     match kind.as_deref() {
         Some("function") => {}
+        Some("custom") => {
+            let mut fields = Fields::open(value, at, &[FIELDS])?;
+            fields.text("type")?;
+            let custom = fields.nested("custom", CUSTOM)?;
+            let custom = custom_of(fields.required("custom", custom)?)?;
+            fields.refuse_rest("does not belong to a custom tool")?;
+            return Ok(custom);
+        }
         Some(other) => {
             let at = format!("{at}.type");
-            return Err(ApiError::unsupported(&at, format!("`{at}` must be `function`, not `{other}`")));
+            return Err(ApiError::unsupported(
+                &at,
+                format!("`{at}` must be `function` or `custom`, not `{other}`"),
+            ));
         }
         None if value.is_object() => {
             return Err(ApiError::invalid(format!("{at}.type"), format!("`{at}.type` must be `function`")));
@@ -158,7 +206,14 @@ fn tool(value: Value, at: &str) -> Result<Tool, ApiError> {
     function_of(fields.required("function", function)?)
 }
 
-fn function_of(mut fields: Fields) -> Result<Tool, ApiError> {
+fn custom_of(mut fields: Fields) -> Result<Tool, ApiError> {
+    let name = name_of(&mut fields)?;
+    let description = fields.text("description")?;
+    let form = ToolForm::Custom { grammar: input_grammar::read(&mut fields)? };
+    Ok(Tool { name, description, parameters: None, schema: SchemaUse::Shown, form })
+}
+
+fn name_of(fields: &mut Fields) -> Result<String, ApiError> {
     let name = fields.text("name")?;
     let name = fields.required("name", name)?;
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
@@ -166,10 +221,16 @@ fn function_of(mut fields: Fields) -> Result<Tool, ApiError> {
         let message = format!("`{at}` must have between 1 and {NAME_BYTES_MAX} bytes");
         return Err(ApiError::invalid(at, message));
     }
+    Ok(name)
+}
+
+fn function_of(mut fields: Fields) -> Result<Tool, ApiError> {
+    let name = name_of(&mut fields)?;
     let schema = match fields.flag("strict")? {
         Some(true) => SchemaUse::Enforced,
         Some(false) | None => SchemaUse::Shown,
     };
     let parameters = fields.object("parameters")?.map(Value::Object);
-    Ok(Tool { name, description: fields.text("description")?, parameters, schema })
+    let description = fields.text("description")?;
+    Ok(Tool { name, description, parameters, schema, form: ToolForm::Function })
 }

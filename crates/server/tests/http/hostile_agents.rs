@@ -174,7 +174,7 @@ fn stream_requests() -> Vec<String> {
         ("/max_tokens", json!(100_000)),
         ("/model", json!("missing")),
         ("/mystery", json!(1)),
-        ("/functions", json!([])),
+        ("/functions", json!({})),
         ("/cancel", json!("nothing")),
     ] {
         bodies.push(replaced(&valid, pointer, value));

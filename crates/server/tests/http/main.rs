@@ -2,8 +2,12 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod access;
+mod answer_fields;
+mod client_tools;
 mod connections;
+mod custom_calls;
 mod hostile_agents;
+mod item_references;
 mod keys;
 mod media;
 mod messages;
@@ -12,7 +16,9 @@ mod mutated;
 mod refusals;
 mod responses;
 mod responses_api;
+mod responses_fields;
 mod scripted;
+mod short_paths;
 mod stream;
 mod third_api;
 mod tls;

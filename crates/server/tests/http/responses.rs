@@ -114,15 +114,15 @@ fn log_probabilities_have_each_apis_format() {
     check(
         &post(server.address, TEXT, text),
         expect![[
-            r#"200 {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"a bcw0 ","logprobs":{"tokens":["a ","bc","w0 "],"token_logprobs":[null,-0.5,-0.5],"top_logprobs":[null,{"c0":-1.0},{"c0":-1.0}],"text_offset":[0,2,4]},"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3,"prompt_tokens_details":{"cached_tokens":1},"completion_tokens_details":{"reasoning_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#
+            r#"200 {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"a bcw0 ","logprobs":{"tokens":["a ","bc","w0 "],"token_logprobs":[null,-0.5,-0.5],"top_logprobs":[null,{"bc":-0.5,"c0":-1.0},{"c0":-1.0,"w0 ":-0.5}],"text_offset":[0,2,4]},"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3,"prompt_tokens_details":{"cached_tokens":1},"completion_tokens_details":{"reasoning_tokens":0,"accepted_prediction_tokens":0,"rejected_prediction_tokens":0}}}"#
         ]],
     );
     let text = r#"{"prompt":"a bc","max_tokens":1,"logprobs":1,"echo":true,"stream":true}"#;
     check_stream(
         &post(server.address, TEXT, text),
         expect![[r#"
-        {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"a bc","logprobs":{"tokens":["a ","bc"],"token_logprobs":[null,-0.5],"top_logprobs":[null,{"c0":-1.0}],"text_offset":[0,2]},"finish_reason":null}]}
-        {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"w0 ","logprobs":{"tokens":["w0 "],"token_logprobs":[-0.5],"top_logprobs":[{"c0":-1.0}],"text_offset":[4]},"finish_reason":null}]}
+        {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"a bc","logprobs":{"tokens":["a ","bc"],"token_logprobs":[null,-0.5],"top_logprobs":[null,{"bc":-0.5,"c0":-1.0}],"text_offset":[0,2]},"finish_reason":null}]}
+        {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"w0 ","logprobs":{"tokens":["w0 "],"token_logprobs":[-0.5],"top_logprobs":[{"c0":-1.0,"w0 ":-0.5}],"text_offset":[4]},"finish_reason":null}]}
         {"id":"ID","object":"text_completion","created":0,"model":"scripted","choices":[{"index":0,"text":"","logprobs":null,"finish_reason":"length"}]}"#]],
     );
 }

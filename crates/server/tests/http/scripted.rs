@@ -87,8 +87,12 @@ fn words(input: &Input) -> String {
         Input::Infill { prefix, suffix } => format!("{prefix} {suffix}"),
         Input::Tokens(tokens) => tokens.iter().map(|token| format!("t{token} ")).collect(),
         Input::Chat(chat) => {
-            let last = chat.messages.last();
-            last.and_then(Message::text).unwrap_or_default()
+            let last = chat.messages.last().and_then(Message::text).unwrap_or_default();
+            // A message that begins so has the whole conversation as its prompt.
+            match last.starts_with("all ") {
+                true => chat.messages.iter().rev().filter_map(Message::text).collect::<Vec<_>>().join(" "),
+                false => last,
+            }
         }
     }
 }
@@ -122,6 +126,22 @@ fn delta(text: &str, index: usize, logprobs: Option<usize>) -> Event {
 fn finished(reason: FinishReason, prompt_tokens: usize, completion_tokens: usize) -> Event {
     let usage = Usage { prompt_tokens, cached_tokens: 1, completion_tokens, ..Usage::default() };
     Event::Finished { reason, matched: None, usage }
+}
+
+/// A call of the tool that the prompt names, with the arguments that follow the name.
+fn call_events(prompt: &str) -> Vec<Event> {
+    let mut words = prompt.splitn(3, ' ').skip(1);
+    let (name, arguments) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let typed = |delta| Event::Delta { delta, tokens: Vec::new() };
+    let (first, rest) = arguments.split_at(arguments.len() / 2);
+    vec![
+        started(1),
+        typed(Delta::ToolCallStart { id: "call-1".into(), name: name.into() }),
+        typed(Delta::ToolCallArguments(first.into())),
+        typed(Delta::ToolCallArguments(rest.into())),
+        typed(Delta::ToolCallEnd(omnibus_engine::CallEnding::Complete)),
+        finished(FinishReason::Stop, 1, 9),
+    ]
 }
 
 fn tool_call_events() -> Vec<Event> {
@@ -222,6 +242,7 @@ impl Engine for ScriptedEngine {
                 Event::Failed(Failure::Engine { message: "broke".into() }),
             ])
             .boxed(),
+            "call" => stream::iter(call_events(&prompt)).boxed(),
             "tools" => stream::iter(tool_call_events()).boxed(),
             "vanish" => stream::iter([started(1), delta("w", 0, None)]).boxed(),
             _ => {

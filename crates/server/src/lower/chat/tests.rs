@@ -1,5 +1,8 @@
 //! Lowering of chat requests, and their refusals.
 
+mod calls;
+mod extras;
+
 use expect_test::{Expect, expect};
 use omnibus_engine::Request;
 use omnibus_text::{ChatTemplate, GenerationPrompt, RenderInput};
@@ -95,7 +98,7 @@ fn every_field_reaches_the_engine() {
                     documents: None,
                     template_kwargs: {},
                     template: None,
-                    continues: false,
+                    end: Answer,
                 },
             ),
             max_new_tokens: Some(
@@ -288,7 +291,7 @@ fn tools_reach_the_template_unless_tool_choice_is_none() {
     check_refused(r#""tool_choice":"required""#, expect!["tool_choice: `tool_choice` needs `tools`"]);
     check_refused(
         r#""tools":[{"type":"retrieval"}]"#,
-        expect!["tools[0].type: `tools[0].type` must be `function`, not `retrieval`"],
+        expect!["tools[0].type: `tools[0].type` must be `function` or `custom`, not `retrieval`"],
     );
     check_refused(
         r#""tools":[{"type":"function","function":{"name":""}}]"#,
@@ -299,19 +302,17 @@ fn tools_reach_the_template_unless_tool_choice_is_none() {
 #[test]
 fn the_last_message_can_be_continued() {
     let body = r#"{"messages":[{"role":"assistant","content":"Once"}],"continue_final_message":true}"#;
-    assert!(matches!(&read(body).unwrap().prompts[0].input, Input::Chat(chat) if chat.continues));
+    assert!(
+        matches!(&read(body).unwrap().prompts[0].input, Input::Chat(chat) if chat.end == PromptEnd::OpenMessage)
+    );
     check_refused(
         r#""continue_final_message":true"#,
         expect![
             "continue_final_message: `continue_final_message` needs the last message to be the assistant's"
         ],
     );
-    check_refused(
-        r#""add_generation_prompt":false"#,
-        expect![
-            "add_generation_prompt: `add_generation_prompt` can be false only with `continue_final_message`"
-        ],
-    );
+    let Input::Chat(chat) = lowered(r#""add_generation_prompt":false"#).input else { panic!() };
+    assert_eq!(chat.end, PromptEnd::Messages);
 }
 
 #[test]
@@ -323,12 +324,11 @@ fn unsupported_fields_are_refused_by_name() {
             r#"response_format.type: `response_format.type` must be text, json_object or json_schema, not `xml`"#
         ]],
     );
-    check_refused(r#""store":true"#, expect!["store: `store` must be false: nothing is stored"]);
     check_refused(
         r#""modalities":["text","audio"]"#,
         expect![[r#"modalities: `modalities` must be ["text"]"#]],
     );
-    check_refused(r#""functions":[]"#, expect!["functions: `functions` is not supported: use `tools`"]);
+    check_refused(r#""functions":[{}]"#, expect!["functions[0].name: `functions[0].name` is missing"]);
     check_refused(
         r#""chat_template_kwargs":{"bos_token":"x"}"#,
         expect!["chat_template_kwargs.bos_token: `chat_template_kwargs.bos_token` is reserved"],

@@ -1,5 +1,8 @@
 //! Lowering of Anthropic's requests: the conversation as a chat template gets it.
 
+mod client_tools;
+mod rendered;
+
 use expect_test::{Expect, expect};
 use omnibus_engine::{CallLimit, ToolResult};
 

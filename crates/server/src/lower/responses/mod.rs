@@ -6,14 +6,14 @@ use omnibus_engine::{
     Chat, ContentPart, Input, MediaItem, Message, OutputMode, Request, Role, Sampling, ToolArguments,
     ToolCall, ToolResult,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 pub use toolbox::{ToolKind, Toolbox};
 
 use super::chat::{self, content_parts, tool_choice};
-use super::{Caller, GenerationBatch, opaque, structured, thinking};
+use super::{Caller, GenerationBatch, custom_tool, opaque, structured, thinking, verbosity};
 use crate::error::ApiError;
-use crate::wire::responses::items::{Author, CalledTool, InputItem};
+use crate::wire::responses::input_item::{Author, CalledTool, InputItem};
 use crate::wire::responses::{ResponsesRequest, tools};
 
 /// The engine requests of a responses request, and its tools by the names that the model knows. `items` is the whole
@@ -26,15 +26,17 @@ pub fn lower(
 ) -> Result<(GenerationBatch, Toolbox), ApiError> {
     let mut toolbox = Toolbox::new(&wire.tools);
     let (mut messages, mut media) = (Vec::new(), Vec::new());
+    let items_are_missing = items.is_empty() && wire.instructions.is_none();
     messages.extend(wire.instructions.as_deref().map(|text| Message::new(Role::System, text)));
     for item in items {
         messages.push(message(item, &mut toolbox, &mut media)?);
     }
-    if messages.is_empty() {
+    verbosity::tell(wire.verbosity, &mut messages);
+    if items_are_missing {
         return Err(ApiError::invalid("input", "`input` must have at least one item"));
     }
-    let (tools, calls) = match wire.tool_choice {
-        Some(_) => (toolbox.tools(), Some(chat::call_limit(wire.parallel))),
+    let (tools, calls) = match &wire.tool_choice {
+        Some(choice) => (toolbox.tools(choice)?, Some(chat::call_limit(wire.parallel))),
         None => (Vec::new(), None),
     };
     let default = Sampling::default();
@@ -49,8 +51,9 @@ pub fn lower(
         max_new_tokens: wire.max_output_tokens,
         sampling,
         output: OutputMode::Message { calls },
-        tool_choice: wire.tool_choice.as_ref().map(tool_choice).unwrap_or_default(),
+        tool_choice: wire.tool_choice.as_ref().map(|choice| tool_choice(&choice.call)).unwrap_or_default(),
         structured: wire.structured.clone().map(structured::lower),
+        logprobs: wire.logprobs,
         tenant: caller.tenant.clone(),
         ..Request::new(caller.response_id.clone(), Input::Chat(chat))
     };
@@ -106,8 +109,8 @@ fn result(call_id: String, text: String) -> Message {
 
 fn call(id: String, tool: &CalledTool, arguments: String, toolbox: &Toolbox) -> ContentPart {
     let json = match tool {
-        CalledTool::Custom(_) => json!({"input": arguments}).to_string(),
-        CalledTool::Function { .. } | CalledTool::Search => arguments,
+        CalledTool::Custom(_) => custom_tool::arguments(&arguments).to_string(),
+        CalledTool::Function { .. } | CalledTool::Client(_) | CalledTool::Search => arguments,
     };
     let arguments = match crate::wire::json::parse(json.as_bytes()) {
         Ok(Value::Object(_)) => ToolArguments::Json(json),

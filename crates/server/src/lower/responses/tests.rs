@@ -1,7 +1,11 @@
 //! Lowering of Responses requests.
 
+mod client_tools;
+mod text;
+
 use expect_test::{Expect, expect};
 use omnibus_engine::{CallRule, InputGrammar, Tool, ToolPlace};
+use serde_json::json;
 
 use super::*;
 

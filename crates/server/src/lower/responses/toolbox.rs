@@ -5,14 +5,15 @@
 
 use std::collections::BTreeMap;
 
-use omnibus_engine::{CallRule, InputGrammar, Tool, ToolPlace};
+use omnibus_engine::{CallRule, Tool, ToolPlace};
 use serde_json::{Value, json};
 
-use crate::wire::responses::items::CalledTool;
-use crate::wire::responses::tools::{self as wire, FunctionTool, InputSyntax, ResponsesTool, Strictness};
-
-/// The name of the search for tools.
-const SEARCH: &str = "tool_search";
+use crate::error::ApiError;
+use crate::lower::custom_tool;
+use crate::wire::client_tools::ClientTool;
+use crate::wire::responses::input_item::CalledTool;
+use crate::wire::responses::tools::{FunctionTool, ResponsesTool, SEARCH, Strictness};
+use crate::wire::tool_choice::Choice;
 
 /// The tools of a request.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -35,6 +36,8 @@ pub enum ToolKind {
     },
     /// A custom tool call.
     Custom,
+    /// A call of a tool that the client runs.
+    Client(ClientTool),
     /// A search for tools.
     Search,
 }
@@ -50,8 +53,14 @@ impl Toolbox {
         toolbox
     }
 
-    /// All tools: those that the prompt begins with, in their order, then those that a search found.
-    pub fn tools(&self) -> Vec<Tool> {
+    /// All tools that may be called: those that the prompt begins with, in their order, then those that a search found.
+    pub fn tools(&self, choice: &Choice) -> Result<Vec<Tool>, ApiError> {
+        choice.check(self.tools.iter().map(|(name, (kind, _))| client_name(name, kind)))?;
+        let is_allowed = |tool: &Tool| choice.allows(client_name(&tool.name, &self.kind(&tool.name)));
+        Ok(self.all().into_iter().filter(is_allowed).collect())
+    }
+
+    fn all(&self) -> Vec<Tool> {
         let is_found = |(name, _): &(&String, &(ToolKind, Tool))| !self.shown.contains(name);
         let found = self.tools.iter().filter(is_found).map(|(_, (_, tool))| tool);
         let found = found.map(|tool| Tool { place: ToolPlace::Message, ..tool.clone() });
@@ -78,6 +87,7 @@ impl Toolbox {
         match tool {
             CalledTool::Custom(name) => name.clone(),
             CalledTool::Search => SEARCH.to_owned(),
+            CalledTool::Client(tool) => tool.name().to_owned(),
             CalledTool::Function { name, namespace } => {
                 let wanted = ToolKind::Function { name: name.clone(), namespace: namespace.clone() };
                 let known = self.tools.iter().find(|(_, (kind, _))| *kind == wanted);
@@ -98,17 +108,13 @@ impl Toolbox {
                 tools.iter().flat_map(|function| self.add_function(function, Some(name))).collect()
             }
             ResponsesTool::Custom { name, description, grammar } => {
-                let (input, rule) = match grammar {
-                    Some(grammar) => (
-                        format!("Text of this grammar:\n{}", grammar.definition),
-                        CallRule::Input(lower(grammar)),
-                    ),
-                    None => ("Any text.".to_owned(), CallRule::Lenient),
-                };
-                let parameters = json!({"type": "object", "properties":
-                    {"input": {"type": "string", "description": input}}, "required": ["input"]});
-                let tool = Tool { rule, ..Tool::new(name, description.clone(), parameters) };
+                let tool = custom_tool::function(name, description.clone(), grammar.as_ref());
                 self.insert(ToolKind::Custom, tool)
+            }
+            ResponsesTool::Client { tool, description } => {
+                let rule = CallRule::Strict;
+                let function = Tool::new(tool.name(), Some(description.clone()), tool.parameters());
+                self.insert(ToolKind::Client(*tool), Tool { rule, ..function })
             }
             ResponsesTool::Search { description, parameters } => {
                 let parameters = parameters.clone().map_or_else(|| json!({}), Value::Object);
@@ -143,9 +149,10 @@ impl Toolbox {
     }
 }
 
-fn lower(wire: &wire::InputGrammar) -> InputGrammar {
-    match wire.syntax {
-        InputSyntax::Lark => InputGrammar::Lark(wire.definition.clone()),
-        InputSyntax::Regex => InputGrammar::Regex(wire.definition.clone()),
+/// The name that the client knows.
+fn client_name<'a>(name: &'a str, kind: &'a ToolKind) -> &'a str {
+    match kind {
+        ToolKind::Function { name, .. } => name,
+        ToolKind::Custom | ToolKind::Client(_) | ToolKind::Search => name,
     }
 }

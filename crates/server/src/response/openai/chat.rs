@@ -2,45 +2,78 @@
 
 use omnibus_engine::{Event as EngineEvent, FinishReason, TokenInfo, Usage};
 
+use super::chat_calls::{self, Calls};
 use super::{FINGERPRINT, Include, Logprobs, done, failed, finish_reason, logprobs, usage_of};
 use crate::error::ApiError;
 use crate::lower::Choices;
-use crate::response::{Completion, Event, Framer, Frames, JsonBody, ResponseHeader, ToolCall};
+use crate::response::{Completion, Event, Framer, Frames, JsonBody, ResponseHeader};
 use crate::wire::chat::{
-    ChatChunk, ChatCompletion, Choice, ChunkChoice, Delta, ResponseMessage, ToolCallDelta,
+    ChatChunk, ChatCompletion, Choice, ChunkChoice, Delta, ResponseMessage, ShownReasoning, ToolCallDelta,
 };
 use crate::wire::generation::StreamUsage;
 use crate::wire::logprobs::ChatLogprobs;
+use crate::wire::tools::{CallForms, CallShape};
 
 /// Frames chat completions.
 #[derive(Debug)]
 pub struct ChatFramer {
     header: ResponseHeader,
     include: Include,
-    /// The number of tool calls that each choice has started.
-    tool_calls: Vec<usize>,
+    reasoning: ShownReasoning,
+    forms: CallForms,
+    /// The ids of the prompt's tokens until they are sent, when requested.
+    prompt_token_ids: Option<Vec<u32>>,
+    choices: Vec<ChoiceState>,
+}
+
+#[derive(Debug, Default)]
+struct ChoiceState {
+    calls: Calls,
+    /// So far.
+    usage: Usage,
 }
 
 impl ChatFramer {
     /// The framer of one response.
     pub fn new(header: ResponseHeader, choices: Choices, include: Include) -> Self {
-        Self { header, include, tool_calls: vec![0; choices.count] }
+        let choices = std::iter::repeat_with(ChoiceState::default).take(choices.count).collect();
+        let (reasoning, forms) = (ShownReasoning::default(), CallForms::default());
+        Self { header, include, reasoning, forms, prompt_token_ids: None, choices }
     }
 
-    fn chunk(&self, choices: Vec<ChunkChoice>, usage: Option<Usage>) -> ChatChunk {
+    /// This framer, which returns calls so.
+    pub fn with_forms(self, forms: CallForms) -> Self {
+        Self { forms, ..self }
+    }
+
+    /// This framer, for answers with or without reasoning.
+    pub fn with_reasoning(self, reasoning: ShownReasoning) -> Self {
+        Self { reasoning, ..self }
+    }
+
+    /// This framer, which sends the ids of the prompt's tokens.
+    pub fn with_prompt(self, prompt_token_ids: Option<Vec<u32>>) -> Self {
+        Self { prompt_token_ids, ..self }
+    }
+
+    fn chunk(&mut self, choices: Vec<ChunkChoice>, usage: Option<Usage>) -> ChatChunk {
+        let choice = choices.first().and_then(|choice| self.choices.get(choice.index));
+        let so_far = choice.map(|choice| choice.usage).unwrap_or_default();
         ChatChunk {
             id: self.header.id.clone(),
             object: "chat.completion.chunk",
             created: self.header.created,
             model: self.header.model.clone(),
             choices,
-            usage: self.include.usage_field(usage),
+            usage: self.include.usage_field(usage, so_far),
             system_fingerprint: FINGERPRINT,
+            prompt_token_ids: self.prompt_token_ids.take(),
         }
     }
 
     fn logprobs(&self, tokens: Vec<TokenInfo>) -> Option<ChatLogprobs> {
-        (self.include.logprobs == Logprobs::Include).then(|| logprobs::chat(tokens))
+        let names = self.include.tokens.names;
+        (self.include.logprobs == Logprobs::Include).then(|| logprobs::chat(tokens, names))
     }
 
     fn delta(
@@ -49,45 +82,74 @@ impl ChatFramer {
         delta: omnibus_engine::Delta,
         tokens: Vec<TokenInfo>,
     ) -> Option<ChunkChoice> {
-        let has_logprobs = !tokens.is_empty() && self.include.logprobs == Logprobs::Include;
-        let calls = self.tool_calls.get_mut(index)?;
+        let state = self.choices.get_mut(index)?;
+        state.usage.completion_tokens += tokens.len();
         let (is_empty, delta) = match delta {
             omnibus_engine::Delta::Text(text) => {
                 (text.is_empty(), Delta { content: Some(text), ..Delta::default() })
+            }
+            omnibus_engine::Delta::Reasoning(_) if self.reasoning == ShownReasoning::Omit => {
+                (true, Delta::default())
             }
             omnibus_engine::Delta::Reasoning(text) => {
                 let reasoning = Some(text.clone());
                 (text.is_empty(), Delta { reasoning_content: Some(text), reasoning, ..Delta::default() })
             }
             omnibus_engine::Delta::ToolCallStart { id, name } => {
-                *calls += 1;
-                (false, tool_call(ToolCallDelta::start(*calls - 1, id, name)))
+                (false, state.calls.start(id, name, &self.forms))
             }
-            omnibus_engine::Delta::ToolCallArguments(text) => {
-                (text.is_empty(), tool_call(ToolCallDelta::arguments(calls.saturating_sub(1), text)))
+            omnibus_engine::Delta::ToolCallArguments(json) => {
+                let delta = state.calls.arguments(json, &self.forms);
+                (delta.is_none(), delta.unwrap_or_default())
             }
-            omnibus_engine::Delta::ToolCallEnd(_) => (true, Delta::default()),
+            omnibus_engine::Delta::ToolCallEnd(_) => {
+                let delta = state.calls.end();
+                (delta.is_none(), delta.unwrap_or_default())
+            }
         };
-        if is_empty && !has_logprobs {
+        if is_empty && !self.include.shows(&tokens) {
             return None;
         }
-        Some(ChunkChoice { index, delta, logprobs: self.logprobs(tokens), finish_reason: None })
+        let token_ids = self.include.token_ids(&tokens);
+        Some(ChunkChoice { index, delta, logprobs: self.logprobs(tokens), finish_reason: None, token_ids })
     }
 
     fn finish_reason(&self, index: usize, reason: FinishReason) -> &'static str {
-        reason_with_calls(reason, self.tool_calls.get(index).copied().unwrap_or(0))
+        let calls = self.choices.get(index).map_or(0, |choice| choice.calls.started());
+        reason_with_calls(reason, calls, self.forms.shape)
     }
 }
 
-fn tool_call(call: ToolCallDelta) -> Delta {
-    Delta { tool_calls: Some(vec![call]), ..Delta::default() }
+/// A completion that stopped after tool calls has a finish reason of its own.
+fn reason_with_calls(reason: FinishReason, calls: usize, shape: CallShape) -> &'static str {
+    match (reason, shape) {
+        (FinishReason::Stop, CallShape::Tools) if calls > 0 => "tool_calls",
+        (FinishReason::Stop, CallShape::Function) if calls > 0 => "function_call",
+        (other, _) => finish_reason(other),
+    }
 }
 
-/// A completion that stopped after tool calls has a finish reason of its own.
-fn reason_with_calls(reason: FinishReason, tool_calls: usize) -> &'static str {
-    match reason {
-        FinishReason::Stop if tool_calls > 0 => "tool_calls",
-        other => finish_reason(other),
+impl ChatFramer {
+    /// The content is null when there are only tool calls.
+    fn message(&self, completion: &Completion) -> ResponseMessage {
+        let mut calls: Vec<ToolCallDelta> =
+            completion.tool_calls().map(|call| chat_calls::whole(call, &self.forms)).collect();
+        let text = completion.text();
+        let reasoning = completion.reasoning().filter(|_| self.reasoning == ShownReasoning::Include);
+        let content = (!text.is_empty() || calls.is_empty()).then_some(text);
+        let function_call = match self.forms.shape {
+            CallShape::Tools => None,
+            CallShape::Function => calls.drain(..).next().and_then(|call| call.function),
+        };
+        ResponseMessage {
+            role: "assistant",
+            content,
+            reasoning_content: reasoning.clone(),
+            reasoning,
+            tool_calls: (!calls.is_empty()).then_some(calls),
+            function_call,
+            refusal: None,
+        }
     }
 }
 
@@ -95,9 +157,9 @@ impl Framer for ChatFramer {
     type Body = JsonBody;
 
     fn start(&mut self, frames: &mut Frames) {
-        for index in 0..self.tool_calls.len() {
+        for index in 0..self.choices.len() {
             let delta = Delta { role: Some("assistant"), content: Some(String::new()), ..Delta::default() };
-            let choice = ChunkChoice { index, delta, logprobs: None, finish_reason: None };
+            let choice = ChunkChoice { index, delta, logprobs: None, finish_reason: None, token_ids: None };
             frames.data(&self.chunk(vec![choice], None));
         }
     }
@@ -110,10 +172,16 @@ impl Framer for ChatFramer {
                 delta: Delta::default(),
                 logprobs: None,
                 finish_reason: Some(self.finish_reason(index, reason)),
+                token_ids: None,
             }),
+            Event::Engine(EngineEvent::Started { prompt_tokens, cached_tokens }) => {
+                if let Some(choice) = self.choices.get_mut(index) {
+                    choice.usage = Usage { prompt_tokens, cached_tokens, ..choice.usage };
+                }
+                None
+            }
             Event::Engine(
-                EngineEvent::Started { .. }
-                | EngineEvent::Prompt(_)
+                EngineEvent::Prompt(_)
                 | EngineEvent::Alignment(_)
                 | EngineEvent::Hidden(_)
                 | EngineEvent::Failed(_),
@@ -126,7 +194,7 @@ impl Framer for ChatFramer {
     }
 
     fn finish(&mut self, usage: Usage, frames: &mut Frames) {
-        if self.include.usage == StreamUsage::Include {
+        if self.include.usage != StreamUsage::Omit {
             frames.data(&self.chunk(Vec::new(), Some(usage)));
         }
         done(frames);
@@ -136,13 +204,17 @@ impl Framer for ChatFramer {
         failed(error, frames);
     }
 
-    fn full(self, completions: Vec<Completion>, usage: Usage) -> JsonBody {
+    fn full(mut self, mut completions: Vec<Completion>, usage: Usage) -> JsonBody {
+        let prompt_token_ids = self.prompt_token_ids.take();
+        let prompt = completions.first_mut().map(|first| std::mem::take(&mut first.prompt_tokens));
+        let prompt_logprobs = self.include.prompt_logprobs(prompt.unwrap_or_default());
         let choice = |(index, completion): (usize, Completion)| {
             let reason = completion.finish_reason.unwrap_or(FinishReason::Cancelled);
             Choice {
                 index,
-                finish_reason: reason_with_calls(reason, completion.tool_calls().count()),
-                message: message(&completion),
+                finish_reason: reason_with_calls(reason, completion.tool_calls().count(), self.forms.shape),
+                message: self.message(&completion),
+                token_ids: self.include.token_ids(&completion.tokens),
                 logprobs: self.logprobs(completion.tokens),
             }
         };
@@ -154,22 +226,8 @@ impl Framer for ChatFramer {
             choices: completions.into_iter().enumerate().map(choice).collect(),
             usage: usage_of(usage),
             system_fingerprint: FINGERPRINT,
+            prompt_token_ids,
+            prompt_logprobs,
         })
-    }
-}
-
-/// The content is null when there are only tool calls.
-fn message(completion: &Completion) -> ResponseMessage {
-    let call =
-        |call: &ToolCall| ToolCallDelta::whole(call.id.clone(), call.name.clone(), call.arguments.clone());
-    let calls: Vec<ToolCallDelta> = completion.tool_calls().map(call).collect();
-    let (text, reasoning) = (completion.text(), completion.reasoning());
-    ResponseMessage {
-        role: "assistant",
-        content: (!text.is_empty() || calls.is_empty()).then_some(text),
-        reasoning_content: reasoning.clone(),
-        reasoning,
-        tool_calls: (!calls.is_empty()).then_some(calls),
-        refusal: None,
     }
 }

@@ -29,6 +29,10 @@ struct ChoiceState {
     echo: String,
     /// Where the next token begins.
     offsets: Offsets,
+    /// The ids of the prompt's tokens until they are sent, when requested.
+    prompt_token_ids: Option<Vec<u32>>,
+    /// So far.
+    usage: Usage,
 }
 
 impl CompletionsFramer {
@@ -52,6 +56,15 @@ impl CompletionsFramer {
         Self { returned, ..self }
     }
 
+    /// This framer, which sends the ids of each prompt's tokens.
+    pub fn with_prompts(mut self, prompts: Option<Vec<Vec<u32>>>) -> Self {
+        for (prompt, ids) in prompts.into_iter().flatten().enumerate() {
+            let of_prompt = self.choices.iter_mut().skip(prompt * self.per_prompt).take(self.per_prompt);
+            of_prompt.for_each(|state| state.prompt_token_ids = Some(ids.clone()));
+        }
+        self
+    }
+
     fn body(&self, choices: Vec<Choice>, usage: Option<Option<wire::Usage>>) -> Chunk {
         Chunk {
             id: self.header.id.clone(),
@@ -65,12 +78,15 @@ impl CompletionsFramer {
     }
 
     fn chunk(&self, choices: Vec<Choice>, usage: Option<Usage>) -> Chunk {
-        self.body(choices, self.include.usage_field(usage))
+        let choice = choices.first().and_then(|choice| self.choices.get(choice.index));
+        let so_far = choice.map(|choice| choice.usage).unwrap_or_default();
+        self.body(choices, self.include.usage_field(usage, so_far))
     }
 
     fn logprobs(&mut self, index: usize, tokens: Vec<TokenInfo>) -> Option<TextLogprobs> {
         let state = self.choices.get_mut(index)?;
-        (self.include.logprobs == Logprobs::Include).then(|| state.offsets.text(tokens))
+        let names = self.include.tokens.names;
+        (self.include.logprobs == Logprobs::Include).then(|| state.offsets.text(tokens, names))
     }
 
     fn echo(&mut self, index: usize) -> String {
@@ -80,21 +96,47 @@ impl CompletionsFramer {
     /// A choice with new text, after the prompt when that is not sent yet.
     fn delta(&mut self, index: usize, text: &str, tokens: Vec<TokenInfo>) -> Option<Choice> {
         let text = self.echo(index) + text;
-        let has_logprobs = !tokens.is_empty() && self.include.logprobs == Logprobs::Include;
-        if text.is_empty() && !has_logprobs {
+        if text.is_empty() && !self.include.shows(&tokens) {
             return None;
         }
+        let token_ids = self.include.token_ids(&tokens);
         let logprobs = self.logprobs(index, tokens);
-        Some(Choice { index, text, logprobs, finish_reason: None })
+        let prompt_token_ids = self.prompt_token_ids(index);
+        Some(Choice {
+            index,
+            text,
+            logprobs,
+            finish_reason: None,
+            token_ids,
+            prompt_token_ids,
+            prompt_logprobs: None,
+        })
+    }
+
+    fn prompt_token_ids(&mut self, index: usize) -> Option<Vec<u32>> {
+        self.choices.get_mut(index).and_then(|state| state.prompt_token_ids.take())
+    }
+
+    fn count(&mut self, index: usize, add: impl FnOnce(&mut Usage)) {
+        if let Some(state) = self.choices.get_mut(index) {
+            add(&mut state.usage);
+        }
     }
 
     fn full_choice(&mut self, index: usize, completion: Completion) -> Choice {
         let text = completion.text();
-        let Completion { tokens, prompt_tokens, finish_reason: reason, .. } = completion;
+        let Completion { tokens, mut prompt_tokens, finish_reason: reason, .. } = completion;
+        let prompt_logprobs = match self.include.prompt_logprobs {
+            Logprobs::Include => self.include.prompt_logprobs(std::mem::take(&mut prompt_tokens)),
+            Logprobs::Omit => None,
+        };
         let text = self.echo(index) + &text;
+        let token_ids = self.include.token_ids(&tokens);
+        let prompt_token_ids = self.prompt_token_ids(index);
         let logprobs = self.logprobs(index, prompt_tokens.into_iter().chain(tokens).collect());
         let reason = finish_reason(reason.unwrap_or(FinishReason::Cancelled));
-        Choice { index, text, logprobs, finish_reason: Some(reason) }
+        let finish_reason = Some(reason);
+        Choice { index, text, logprobs, finish_reason, token_ids, prompt_token_ids, prompt_logprobs }
     }
 }
 
@@ -131,17 +173,28 @@ impl Framer for CompletionsFramer {
     fn event(&mut self, index: usize, event: Event, frames: &mut Frames) {
         let choice = match event {
             Event::Engine(EngineEvent::Prompt(tokens)) => self.delta(index, "", tokens),
-            Event::Engine(EngineEvent::Delta { delta, tokens }) => self.delta(index, text_of(&delta), tokens),
-            Event::Engine(EngineEvent::Finished { reason, .. }) => {
-                let finish_reason = Some(finish_reason(reason));
-                Some(Choice { index, text: self.echo(index), logprobs: None, finish_reason })
+            Event::Engine(EngineEvent::Delta { delta, tokens }) => {
+                self.count(index, |usage| usage.completion_tokens += tokens.len());
+                self.delta(index, text_of(&delta), tokens)
             }
-            Event::Engine(
-                EngineEvent::Started { .. }
-                | EngineEvent::Alignment(_)
-                | EngineEvent::Hidden(_)
-                | EngineEvent::Failed(_),
-            )
+            Event::Engine(EngineEvent::Started { prompt_tokens, cached_tokens }) => {
+                self.count(index, |usage| *usage = Usage { prompt_tokens, cached_tokens, ..*usage });
+                None
+            }
+            Event::Engine(EngineEvent::Finished { reason, .. }) => {
+                let (finish_reason, text) = (Some(finish_reason(reason)), self.echo(index));
+                let prompt_token_ids = self.prompt_token_ids(index);
+                Some(Choice {
+                    index,
+                    text,
+                    logprobs: None,
+                    finish_reason,
+                    token_ids: None,
+                    prompt_token_ids,
+                    prompt_logprobs: None,
+                })
+            }
+            Event::Engine(EngineEvent::Alignment(_) | EngineEvent::Hidden(_) | EngineEvent::Failed(_))
             | Event::Speech(_) => None,
         };
         if let Some(choice) = choice {
@@ -150,7 +203,7 @@ impl Framer for CompletionsFramer {
     }
 
     fn finish(&mut self, usage: Usage, frames: &mut Frames) {
-        if self.include.usage == StreamUsage::Include {
+        if self.include.usage != StreamUsage::Omit {
             frames.data(&self.chunk(Vec::new(), Some(usage)));
         }
         done(frames);

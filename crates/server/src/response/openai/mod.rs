@@ -1,20 +1,22 @@
 //! OpenAI's format: chunks without event names, `[DONE]` at the end of every stream, and its error object.
 
 pub mod chat;
+mod chat_calls;
 pub mod completions;
 mod error;
 mod limits;
-mod logprobs;
+pub mod logprobs;
 pub mod transcription;
 
-use omnibus_engine::{FinishReason, Usage};
+use omnibus_engine::{FinishReason, TokenInfo, Usage};
 
 pub use error::error_body;
 pub use limits::headers as limit_headers;
 
 use super::{Delivery, Frames};
 use crate::error::ApiError;
-use crate::wire::generation::{StreamUsage, Streaming};
+use crate::wire::generation::{Generation, StreamUsage, Streaming, TokenDisplay, TokenIds};
+use crate::wire::logprobs::PromptLogprobs;
 use crate::wire::usage as wire;
 
 /// The value of `system_fingerprint`.
@@ -36,21 +38,49 @@ pub struct Include {
     pub usage: StreamUsage,
     /// Log-probabilities.
     pub logprobs: Logprobs,
+    /// How tokens are shown.
+    pub tokens: TokenDisplay,
+    /// Log-probabilities of the prompt.
+    pub prompt_logprobs: Logprobs,
 }
 
 impl Include {
     /// What a request with these fields asked to see.
-    pub fn new(streaming: Streaming, logprobs: Option<usize>) -> Self {
-        let usage = match streaming {
+    pub fn new(generation: &Generation, logprobs: Option<usize>) -> Self {
+        let usage = match generation.streaming {
             Streaming::On(usage) => usage,
             Streaming::Off => StreamUsage::Omit,
         };
-        Self { usage, logprobs: if logprobs.is_some() { Logprobs::Include } else { Logprobs::Omit } }
+        let logprobs = if logprobs.is_some() { Logprobs::Include } else { Logprobs::Omit };
+        let prompt_logprobs =
+            if generation.prompt_logprobs.is_some() { Logprobs::Include } else { Logprobs::Omit };
+        Self { usage, logprobs, tokens: generation.tokens, prompt_logprobs }
     }
 
-    /// The `usage` field of a chunk: absent without `include_usage`, null in all chunks but the last.
-    fn usage_field(self, usage: Option<Usage>) -> Option<Option<wire::Usage>> {
-        (self.usage == StreamUsage::Include).then(|| usage.map(usage_of))
+    /// The `usage` field of a chunk: absent without `include_usage`, null in all chunks but the last unless it is
+    /// continuous. `so_far` is that of the chunk's choice.
+    fn usage_field(self, usage: Option<Usage>, so_far: Usage) -> Option<Option<wire::Usage>> {
+        match self.usage {
+            StreamUsage::Omit => None,
+            StreamUsage::Include => Some(usage.map(usage_of)),
+            StreamUsage::Continuous => Some(Some(usage_of(usage.unwrap_or(so_far)))),
+        }
+    }
+
+    /// Whether tokens are shown that come without text.
+    fn shows(self, tokens: &[TokenInfo]) -> bool {
+        let is_shown = self.logprobs == Logprobs::Include || self.tokens.ids == TokenIds::Return;
+        is_shown && !tokens.is_empty()
+    }
+
+    /// Log-probabilities of the prompt's tokens, when requested.
+    fn prompt_logprobs(self, tokens: Vec<TokenInfo>) -> Option<PromptLogprobs> {
+        (self.prompt_logprobs == Logprobs::Include).then(|| logprobs::prompt(tokens))
+    }
+
+    /// The ids of tokens, when requested.
+    fn token_ids(self, tokens: &[TokenInfo]) -> Option<Vec<u32>> {
+        (self.tokens.ids == TokenIds::Return).then(|| tokens.iter().map(|token| token.id).collect())
     }
 }
 

@@ -2,26 +2,34 @@
 //!
 //! Invariant: items do not overlap: one is open at most, and the next is added when it is done.
 
-use omnibus_engine::{CallEnding, Delta, FinishReason};
+use omnibus_engine::{CallEnding, Delta, FinishReason, TokenInfo};
 use serde_json::{Map, Value};
 
-use super::custom_input::CustomInput;
 use super::events::Events;
 use super::kept;
 use crate::lower::opaque;
 use crate::lower::responses::{ToolKind, Toolbox};
 use crate::response::Frames;
-use crate::wire::responses::EncryptedReasoning;
-use crate::wire::responses::response::{ContentPart, EventData, OutputItem, SummaryPart, TextEvent};
+use crate::response::custom_input::CustomInput;
+use crate::response::openai::logprobs;
+use crate::wire::client_tools::ClientTool;
+use crate::wire::generation::TokenNames;
+use crate::wire::logprobs::ChatLogprob;
+use crate::wire::responses::response::{
+    ClientCall, ContentPart, EventData, OutputItem, SummaryPart, TextEvent,
+};
+use crate::wire::responses::{EncryptedReasoning, item_ids};
 
 /// The output items so far.
 pub struct Items {
     toolbox: Toolbox,
     encrypted: EncryptedReasoning,
-    /// Distinguishes the items of this response from those of others.
-    suffix: String,
+    /// The response's.
+    id: String,
     done: Vec<Value>,
     open: Option<OpenItem>,
+    /// Log-probabilities of text that no event has had yet.
+    unsent: Vec<ChatLogprob>,
 }
 
 struct OpenItem {
@@ -31,6 +39,8 @@ struct OpenItem {
     text: String,
     /// Of a custom tool.
     input: CustomInput,
+    /// Of a message, when requested.
+    logprobs: Vec<ChatLogprob>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
@@ -69,8 +79,14 @@ impl ItemStatus {
 impl Items {
     /// No items yet.
     pub fn new(response_id: &str, toolbox: Toolbox, encrypted: EncryptedReasoning) -> Self {
-        let suffix = response_id.rsplit('_').next().unwrap_or_default().to_owned();
-        Self { toolbox, encrypted, suffix, done: Vec::new(), open: None }
+        Self {
+            toolbox,
+            encrypted,
+            id: response_id.to_owned(),
+            done: Vec::new(),
+            open: None,
+            unsent: Vec::new(),
+        }
     }
 
     /// The items that are done.
@@ -78,8 +94,18 @@ impl Items {
         std::mem::take(&mut self.done)
     }
 
-    /// Adds a delta.
-    pub fn delta(&mut self, delta: Delta, events: &mut Events, frames: &mut Frames) {
+    /// Adds a delta, with its tokens.
+    pub fn delta(
+        &mut self,
+        delta: Delta,
+        mut tokens: Vec<TokenInfo>,
+        events: &mut Events,
+        frames: &mut Frames,
+    ) {
+        if matches!(delta, Delta::Text(_)) {
+            tokens.retain(|token| token.logprob.is_some());
+            self.unsent.extend(logprobs::chat(tokens, TokenNames::Texts).content);
+        }
         match delta {
             Delta::Text(text) | Delta::Reasoning(text) if text.is_empty() => {}
             Delta::Text(text) => self.append(&OpenKind::Message, text, events, frames),
@@ -110,18 +136,22 @@ impl Items {
             OpenKind::Call { kind: ToolKind::Function { .. }, .. } => "fc",
             OpenKind::Call { kind: ToolKind::Custom, .. } => "ctc",
             OpenKind::Call { kind: ToolKind::Search, .. } => "tsc",
+            OpenKind::Call { kind: ToolKind::Client(tool), .. } => tool.id_prefix(),
         };
-        let id = format!("{prefix}_{}{output_index:04}", self.suffix);
-        let open = OpenItem { id, kind, text: String::new(), input: CustomInput::default() };
-        let item = self.item(&open, ItemStatus::InProgress);
-        events.push("response.output_item.added", EventData::Item { output_index, item }, frames);
+        let id = item_ids::of(prefix, &self.id, output_index);
+        let open =
+            OpenItem { id, kind, text: String::new(), input: CustomInput::default(), logprobs: Vec::new() };
+        if !comes_whole(&open) {
+            let item = self.item(&open, ItemStatus::InProgress);
+            events.push("response.output_item.added", EventData::Item { output_index, item }, frames);
+        }
         if let Some(part) = part(&open, output_index) {
             events.push(part.0, part.1, frames);
         }
         self.open = Some(open);
     }
 
-    /// Searches are sent when they are complete, and the input of a custom tool as it is read out of the model's JSON.
+    /// Searches and calls of the client's tools are sent when they are complete, and the input of a custom tool as it is read out of the model's JSON.
     fn more(&mut self, delta: String, events: &mut Events, frames: &mut Frames) {
         let output_index = self.done.len();
         let Some(open) = &mut self.open else { return };
@@ -133,7 +163,12 @@ impl Items {
         if delta.is_empty() {
             return;
         }
-        let event = TextEvent { delta: Some(delta), ..text_event(open, output_index) };
+        let mut event = TextEvent { delta: Some(delta), ..text_event(open, output_index) };
+        if open.kind == OpenKind::Message {
+            let new = std::mem::take(&mut self.unsent);
+            open.logprobs.extend(new.iter().cloned());
+            event.logprobs = Some(new);
+        }
         let kind = match &open.kind {
             OpenKind::Message => "response.output_text.delta",
             OpenKind::Reasoning => "response.reasoning_summary_text.delta",
@@ -141,15 +176,22 @@ impl Items {
                 "response.function_call_arguments.delta"
             }
             OpenKind::Call { kind: ToolKind::Custom, .. } => "response.custom_tool_call_input.delta",
-            OpenKind::Call { kind: ToolKind::Search, .. } => return,
+            OpenKind::Call { kind: ToolKind::Search | ToolKind::Client(_), .. } => return,
         };
         events.push(kind, EventData::Text(event), frames);
     }
 
     /// Completes the open item.
     pub fn close(&mut self, status: ItemStatus, events: &mut Events, frames: &mut Frames) {
-        let Some(open) = self.open.take() else { return };
+        let Some(mut open) = self.open.take() else { return };
+        if open.kind == OpenKind::Message {
+            open.logprobs.append(&mut self.unsent);
+        }
         let output_index = self.done.len();
+        if comes_whole(&open) {
+            let item = self.item(&open, ItemStatus::InProgress);
+            events.push("response.output_item.added", EventData::Item { output_index, item }, frames);
+        }
         done_events(&open, output_index, events, frames);
         let item = self.item(&open, status);
         self.done.push(kept(&item));
@@ -164,7 +206,7 @@ impl Items {
                 id,
                 status: status.name(),
                 role: "assistant",
-                content: if is_done { vec![output_text(text)] } else { Vec::new() },
+                content: if is_done { vec![output_text(text, open.logprobs.clone())] } else { Vec::new() },
             },
             OpenKind::Reasoning => OutputItem::Reasoning {
                 id,
@@ -190,6 +232,18 @@ impl Items {
                         name: name.clone(),
                         input: open.input.whole(&text),
                     },
+                    ToolKind::Client(tool) => OutputItem::Client(ClientCall {
+                        kind: tool.call_type(),
+                        id,
+                        call_id,
+                        // There is no incomplete patch.
+                        status: if *tool == ClientTool::ApplyPatch && status == "incomplete" {
+                            "in_progress"
+                        } else {
+                            status
+                        },
+                        fields: tool.fields(&text),
+                    }),
                     ToolKind::Search => OutputItem::ToolSearchCall {
                         id,
                         status,
@@ -203,8 +257,13 @@ impl Items {
     }
 }
 
-fn output_text(text: String) -> ContentPart {
-    ContentPart::OutputText { text, annotations: Vec::new(), logprobs: Vec::new() }
+/// Whether clients read the fields of an item when it is added, so that it is added when it is complete.
+fn comes_whole(open: &OpenItem) -> bool {
+    matches!(open.kind, OpenKind::Call { kind: ToolKind::Client(_), .. })
+}
+
+fn output_text(text: String, logprobs: Vec<ChatLogprob>) -> ContentPart {
+    ContentPart::OutputText { text, annotations: Vec::new(), logprobs }
 }
 
 /// The event that starts the only part of an item.
@@ -212,7 +271,8 @@ fn part(open: &OpenItem, output_index: usize) -> Option<(&'static str, EventData
     let (item_id, text) = (open.id.clone(), open.text.clone());
     match &open.kind {
         OpenKind::Message => {
-            let data = EventData::Part { item_id, output_index, content_index: 0, part: output_text(text) };
+            let part = output_text(text, open.logprobs.clone());
+            let data = EventData::Part { item_id, output_index, content_index: 0, part };
             Some(("response.content_part.added", data))
         }
         OpenKind::Reasoning => {
@@ -229,7 +289,10 @@ fn done_events(open: &OpenItem, output_index: usize, events: &mut Events, frames
     let event = text_event(open, output_index);
     let text = open.text.clone();
     let (kind, event) = match &open.kind {
-        OpenKind::Message => ("response.output_text.done", TextEvent { text: Some(text), ..event }),
+        OpenKind::Message => {
+            let logprobs = Some(open.logprobs.clone());
+            ("response.output_text.done", TextEvent { text: Some(text), logprobs, ..event })
+        }
         OpenKind::Reasoning => {
             ("response.reasoning_summary_text.done", TextEvent { text: Some(text), ..event })
         }
@@ -245,7 +308,7 @@ fn done_events(open: &OpenItem, output_index: usize, events: &mut Events, frames
             }
             ("response.custom_tool_call_input.done", TextEvent { input: Some(input), ..event })
         }
-        OpenKind::Call { kind: ToolKind::Search, .. } => return,
+        OpenKind::Call { kind: ToolKind::Search | ToolKind::Client(_), .. } => return,
     };
     events.push(kind, EventData::Text(event), frames);
     let done = part(open, output_index).map(|(kind, data)| match kind {

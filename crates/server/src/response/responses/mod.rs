@@ -1,9 +1,10 @@
 //! The format of the Responses API: items, events with sequence numbers, and the response at the end.
 
-mod custom_input;
 mod events;
 mod items;
 mod recorder;
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use omnibus_engine::{Delta, Event as EngineEvent, FinishReason, Usage};
 use serde_json::Value;
@@ -56,6 +57,8 @@ impl ResponsesFramer {
     }
 
     fn end(&mut self, reason: FinishReason) {
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        self.response.completed_at = (reason == FinishReason::Stop).then(now);
         (self.response.status, self.response.incomplete_details) = match reason {
             FinishReason::Stop => ("completed", None),
             FinishReason::Length => ("incomplete", Some(IncompleteDetails { reason: "max_output_tokens" })),
@@ -84,7 +87,7 @@ fn code(error: &ApiError) -> &'static str {
 fn usage_of(usage: Usage) -> WireUsage {
     WireUsage {
         input_tokens: usage.prompt_tokens,
-        input_tokens_details: InputDetails { cached_tokens: usage.cached_tokens },
+        input_tokens_details: InputDetails { cached_tokens: usage.cached_tokens, cache_write_tokens: 0 },
         output_tokens: usage.completion_tokens,
         output_tokens_details: OutputDetails { reasoning_tokens: usage.reasoning_tokens },
         total_tokens: usage.prompt_tokens + usage.completion_tokens,
@@ -103,8 +106,8 @@ impl Framer for ResponsesFramer {
 
     fn event(&mut self, _choice: usize, event: Event, frames: &mut Frames) {
         match event {
-            Event::Engine(EngineEvent::Delta { delta, .. }) => {
-                self.items.delta(delta, &mut self.events, frames)
+            Event::Engine(EngineEvent::Delta { delta, tokens }) => {
+                self.items.delta(delta, tokens, &mut self.events, frames)
             }
             Event::Engine(EngineEvent::Finished { reason, .. }) => {
                 let status = ItemStatus::at_end(reason);
@@ -152,8 +155,11 @@ impl Framer for ResponsesFramer {
         let reason = completion.finish_reason.unwrap_or(FinishReason::Cancelled);
         // The items are those of the stream, whose frames are dropped.
         let mut dropped = Frames::default();
-        for delta in completion.parts.into_iter().flat_map(deltas) {
-            self.items.delta(delta, &mut self.events, &mut dropped);
+        let tokens = completion.part_tokens.into_iter().chain(std::iter::repeat_with(Vec::new));
+        for (part, mut tokens) in completion.parts.into_iter().zip(tokens) {
+            for delta in deltas(part) {
+                self.items.delta(delta, std::mem::take(&mut tokens), &mut self.events, &mut dropped);
+            }
         }
         self.items.close(ItemStatus::at_end(reason), &mut self.events, &mut dropped);
         self.end(reason);

@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured, type_error};
-use crate::wire::media::{self, MediaPart};
+use crate::wire::media::{self, MediaPart, Part};
+
+use super::rendered;
 
 /// Fields of a message.
 pub const MESSAGE: &[Field] = &[
@@ -18,24 +20,34 @@ pub const MESSAGE: &[Field] = &[
 pub const BLOCK: &[Field] = &[
     honoured(
         "type",
-        "`text`, `thinking`, `redacted_thinking`, `tool_use`, `tool_result`, `image` or `document`",
+        "`text`, `thinking`, `redacted_thinking`, `tool_use`, `tool_result`, `image`, `document`, `search_result`, \
+         `compaction`, or a call or a result of a server's own tool, which is rendered as text",
     ),
     honoured("text", "of a text"),
     honoured("thinking", "of thinking"),
     honoured("signature", "of thinking; holds its text where it was not displayed"),
     honoured("id", "of a tool use"),
     honoured("name", "of a tool use"),
+    honoured("server_name", "of an MCP server's tool use"),
     honoured("input", "of a tool use"),
     honoured("tool_use_id", "of a tool result"),
-    honoured("content", "of a tool result: a string or a list of blocks"),
+    honoured(
+        "content",
+        "of a tool result or a search result: a string or a list of blocks; of a compaction, what stands for all before it",
+    ),
     honoured("tool_name", "of a tool reference"),
-    honoured("source", "of an image; of a document its text, or a note for what is not text"),
+    honoured(
+        "source",
+        "of an image or a search result; of a document its text or its blocks, or a note for what is not text",
+    ),
+    honoured("title", "of a document or a search result"),
+    honoured("context", "of a document"),
     harmless("is_error", "the result's text says it"),
     harmless("cache_control", "every prompt is looked up in the prefix cache"),
     harmless("citations", "sources are not part of the prompt"),
     harmless("data", "of redacted thinking: not readable here"),
-    harmless("title", "of a document"),
-    harmless("context", "of a document"),
+    harmless("encrypted_content", "not readable here"),
+    harmless("tool_changes", "the request has all tools"),
     harmless("caller", "only the model calls tools"),
 ];
 
@@ -82,6 +94,8 @@ pub enum Block {
     },
     /// An image.
     Image(MediaPart),
+    /// What stands for all that was said before.
+    Compaction(String),
     /// The result of a call.
     ToolResult {
         /// The call.
@@ -102,17 +116,35 @@ pub enum ResultPart {
     ToolReference(String),
 }
 
-/// Reads messages.
+/// Reads messages. What stands before a compaction is replaced by it.
 pub fn turns(list: Vec<Value>) -> Result<Vec<Turn>, ApiError> {
-    list.into_iter().enumerate().map(|(index, value)| turn(value, &format!("messages[{index}]"))).collect()
+    let mut turns = Vec::with_capacity(list.len());
+    for (index, value) in list.into_iter().enumerate() {
+        turns.push(turn(value, &format!("messages[{index}]"))?);
+        let last = turns.last_mut().and_then(compaction);
+        if let Some(compacted) = last {
+            drop(turns.splice(..turns.len() - 1, [compacted]));
+            turns.retain(|turn| !turn.blocks.is_empty());
+        }
+    }
+    Ok(turns)
+}
+
+/// Takes the last compaction out of a turn with all blocks before it: a message of the user, as templates begin with one.
+fn compaction(turn: &mut Turn) -> Option<Turn> {
+    let at = turn.blocks.iter().rposition(|block| matches!(block, Block::Compaction(_)))?;
+    let Block::Compaction(text) = turn.blocks.drain(..=at).next_back()? else { return None };
+    Some(Turn { author: Author::User, blocks: vec![Block::Text(text)] })
 }
 
 /// The texts of blocks that can only be text.
 pub fn texts(list: Vec<Value>, at: &str) -> Result<Vec<String>, ApiError> {
     let mut texts = Vec::new();
     for (index, value) in list.into_iter().enumerate() {
-        if let Some(Block::Text(text)) = block(value, &format!("{at}[{index}]"))? {
-            texts.push(text);
+        for block in block(value, &format!("{at}[{index}]"))? {
+            if let Block::Text(text) = block {
+                texts.push(text);
+            }
         }
     }
     Ok(texts)
@@ -138,34 +170,43 @@ fn turn(value: Value, at: &str) -> Result<Turn, ApiError> {
         Some(Value::Array(list)) => {
             let blocks = list.into_iter().enumerate();
             let blocks = blocks.map(|(index, value)| block(value, &format!("{at}[{index}]")));
-            blocks.filter_map(Result::transpose).collect::<Result<_, _>>()?
+            blocks.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect()
         }
         Some(other) => return Err(type_error(&at, "a string or a list of blocks", &other)),
     };
     Ok(Turn { author, blocks })
 }
 
-/// One block. `None` for a type that has no text for the model.
-fn block(value: Value, at: &str) -> Result<Option<Block>, ApiError> {
+/// One block, in parts if it has images inside. None for a type that has no text for the model.
+fn block(value: Value, at: &str) -> Result<Vec<Block>, ApiError> {
     let mut fields = Fields::tolerant(value, at, &[BLOCK])?;
     let kind = fields.text("type")?;
     let kind = fields.required("type", kind)?;
-    Ok(match kind.as_str() {
-        "text" => Some(Block::Text(fields.text("text")?.unwrap_or_default())),
-        "thinking" => Some(Block::Thinking {
+    let block = match kind.as_str() {
+        "text" => Block::Text(fields.text("text")?.unwrap_or_default()),
+        "thinking" => Block::Thinking {
             text: fields.text("thinking")?.unwrap_or_default(),
             signature: fields.text("signature")?,
-        }),
-        "tool_use" => Some(tool_use(&mut fields)?),
-        "tool_result" => Some(tool_result(&mut fields)?),
-        "image" => Some(Block::Image(media::of_anthropic(&mut fields)?)),
-        "document" => Some(Block::Text(document(&mut fields)?)),
-        "redacted_thinking" => None,
+        },
+        "tool_use" => tool_use(&mut fields)?,
+        "tool_result" => tool_result(&mut fields)?,
+        "image" => Block::Image(media::of_anthropic(&mut fields)?),
+        // One without content failed, and replaces nothing.
+        "compaction" => return Ok(fields.text("content")?.map(Block::Compaction).into_iter().collect()),
+        "redacted_thinking" => return Ok(Vec::new()),
         other => {
-            count_unknown(&format!("{at}.type={other}"));
-            None
+            let parts = rendered::parts(other, &mut fields)?;
+            if parts.is_none() {
+                count_unknown(&format!("{at}.type={other}"));
+            }
+            let block = |part| match part {
+                Part::Text(text) => Block::Text(text),
+                Part::Media(image) => Block::Image(image),
+            };
+            return Ok(parts.into_iter().flatten().map(block).collect());
         }
-    })
+    };
+    Ok(vec![block])
 }
 
 fn tool_use(fields: &mut Fields) -> Result<Block, ApiError> {
@@ -187,38 +228,35 @@ fn tool_result(fields: &mut Fields) -> Result<Block, ApiError> {
         Some(Value::Array(list)) => {
             let parts = list.into_iter().enumerate();
             let parts = parts.map(|(index, value)| result_part(value, &format!("{at}[{index}]")));
-            parts.filter_map(Result::transpose).collect::<Result<_, _>>()?
+            parts.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect()
         }
         Some(other) => return Err(type_error(&at, "a string or a list of blocks", &other)),
     };
     Ok(Block::ToolResult { id, parts })
 }
 
-fn result_part(value: Value, at: &str) -> Result<Option<ResultPart>, ApiError> {
+fn result_part(value: Value, at: &str) -> Result<Vec<ResultPart>, ApiError> {
     let mut fields = Fields::tolerant(value, at, &[BLOCK])?;
     let kind = fields.text("type")?;
     let kind = fields.required("type", kind)?;
-    Ok(match kind.as_str() {
-        "text" => Some(ResultPart::Text(fields.text("text")?.unwrap_or_default())),
+    let part = match kind.as_str() {
+        "text" => ResultPart::Text(fields.text("text")?.unwrap_or_default()),
         "tool_reference" => {
             let name = fields.text("tool_name")?;
-            Some(ResultPart::ToolReference(fields.required("tool_name", name)?))
+            ResultPart::ToolReference(fields.required("tool_name", name)?)
         }
-        "image" => Some(ResultPart::Image(media::of_anthropic(&mut fields)?)),
-        "document" => Some(ResultPart::Text(document(&mut fields)?)),
+        "image" => ResultPart::Image(media::of_anthropic(&mut fields)?),
         other => {
-            count_unknown(&format!("{at}.type={other}"));
-            None
+            let parts = rendered::parts(other, &mut fields)?;
+            if parts.is_none() {
+                count_unknown(&format!("{at}.type={other}"));
+            }
+            let part = |part| match part {
+                Part::Text(text) => ResultPart::Text(text),
+                Part::Media(image) => ResultPart::Image(image),
+            };
+            return Ok(parts.into_iter().flatten().map(part).collect());
         }
-    })
-}
-
-/// The text of a document, or a note in the place of what is no text.
-fn document(fields: &mut Fields) -> Result<String, ApiError> {
-    let source = fields.object("source")?.unwrap_or_default();
-    let is_text = source.get("type").and_then(Value::as_str) == Some("text");
-    match source.get("data").and_then(Value::as_str) {
-        Some(text) if is_text => Ok(text.to_owned()),
-        _ => Ok("[document: this model reads text only]".to_owned()),
-    }
+    };
+    Ok(vec![part])
 }

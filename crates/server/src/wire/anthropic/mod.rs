@@ -4,6 +4,9 @@
 //! send new ones at any time. What is known must have its type.
 
 pub mod blocks;
+pub mod client_tools;
+pub mod models;
+pub mod rendered;
 pub mod response;
 pub mod tools;
 

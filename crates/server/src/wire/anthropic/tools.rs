@@ -2,17 +2,31 @@
 
 use serde_json::Value;
 
+use super::client_tools::{self, Display, Schemaless, Zoom};
 use crate::error::ApiError;
-use crate::wire::fields::{Field, Fields, harmless, honoured};
-use crate::wire::tools::{NAME_BYTES_MAX, ParallelCalls, SchemaUse, TOOLS_MAX, ToolChoice};
+use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured};
+use crate::wire::tool_choice::ToolChoice;
+use crate::wire::tools::{NAME_BYTES_MAX, ParallelCalls, SchemaUse, TOOLS_MAX};
 
 /// Fields of a tool.
 pub const FIELDS: &[Field] = &[
     honoured("name", "the function's name"),
     honoured("description", "passed to the chat template"),
-    honoured("input_schema", "a JSON schema; a tool without one is a server's own, and is left out"),
+    honoured(
+        "input_schema",
+        "a JSON schema; without one, tools of types `bash_…`, `text_editor_…`, `memory_…` and `computer_…` have the \
+         documented one, and those that Anthropic's servers run are left out",
+    ),
     honoured("defer_loading", "true leaves the tool out of the prompt until a `tool_reference` names it"),
-    honoured("type", "`custom`, or the type of a server's own tool"),
+    honoured("type", "`custom`, or the type of a tool without a schema"),
+    honoured("display_width_px", "of a computer: given to the model"),
+    honoured("display_height_px", "of a computer: given to the model"),
+    honoured("enable_zoom", "of a computer: true adds the action `zoom`"),
+    harmless("display_number", "of a computer: the client knows it"),
+    harmless("max_characters", "of a text editor: the client cuts what it shows"),
+    harmless("configs", "of a toolset"),
+    harmless("mcp_server_name", "of an MCP server's tools, which are left out"),
+    harmless("default_config", "of an MCP server's tools, which are left out"),
     harmless("cache_control", "every prompt is looked up in the prefix cache"),
     harmless("eager_input_streaming", "arguments are streamed as they come"),
     honoured(
@@ -30,6 +44,9 @@ pub const CHOICE: &[Field] = &[
     honoured("name", "of the tool that must be called"),
     honoured("disable_parallel_tool_use", "true ends the message after its first call"),
 ];
+
+/// Most pixels of a side of a computer's screen.
+const PIXELS_MAX: usize = 1 << 16;
 
 /// A function that the model may call.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,16 +95,50 @@ pub fn read(fields: &mut Fields) -> Result<(Vec<ToolDefinition>, ToolUse), ApiEr
     Ok((tools, choice(fields)?))
 }
 
-/// A server's own tool, as web search, has no schema: the model answers without it.
+/// `None` for a tool that Anthropic's servers run, as web search: the model answers without it.
 fn tool(value: Value, at: &str) -> Result<Option<ToolDefinition>, ApiError> {
     let mut fields = Fields::tolerant(value, at, &[FIELDS])?;
-    let Some(schema) = fields.object("input_schema")? else {
-        if fields.text("type")?.is_some_and(|kind| kind != "custom") {
-            return Ok(None);
-        }
-        let at = fields.at("input_schema");
-        return Err(ApiError::invalid(&at, format!("{at}: Field required")));
+    let kind = fields.text("type")?.filter(|kind| kind != "custom");
+    let description = fields.text("description")?;
+    let Some(schema) = fields.object("input_schema")?.map(Value::Object) else {
+        let Some(kind) = kind else {
+            let at = fields.at("input_schema");
+            return Err(ApiError::invalid(&at, format!("{at}: Field required")));
+        };
+        return match client_tools::of_type(&kind, &display(&mut fields)?) {
+            Schemaless::Client { description, input_schema } => {
+                definition(&mut fields, Some(description), input_schema).map(Some)
+            }
+            Schemaless::Server => Ok(None),
+            Schemaless::Refused(why) => {
+                let at = fields.at("type");
+                Err(ApiError::unsupported(&at, format!("{at}: `{kind}`: {why}")))
+            }
+            Schemaless::Unknown => {
+                count_unknown(&format!("{at}.type={kind}"));
+                Ok(None)
+            }
+        };
     };
+    definition(&mut fields, description, schema).map(Some)
+}
+
+fn display(fields: &mut Fields) -> Result<Display, ApiError> {
+    Ok(Display {
+        width: fields.count("display_width_px", (1, PIXELS_MAX))?,
+        height: fields.count("display_height_px", (1, PIXELS_MAX))?,
+        zoom: match fields.flag("enable_zoom")? {
+            Some(true) => Zoom::Offered,
+            Some(false) | None => Zoom::Absent,
+        },
+    })
+}
+
+fn definition(
+    fields: &mut Fields,
+    description: Option<String>,
+    input_schema: Value,
+) -> Result<ToolDefinition, ApiError> {
     let name = fields.text("name")?;
     let name = fields.required("name", name)?;
     if name.is_empty() || name.len() > NAME_BYTES_MAX {
@@ -103,9 +154,7 @@ fn tool(value: Value, at: &str) -> Result<Option<ToolDefinition>, ApiError> {
         Some(true) => SchemaUse::Enforced,
         Some(false) | None => SchemaUse::Shown,
     };
-    let description = fields.text("description")?;
-    let input_schema = Value::Object(schema);
-    Ok(Some(ToolDefinition { name, description, input_schema, loading, schema: schema_use }))
+    Ok(ToolDefinition { name, description, input_schema, loading, schema: schema_use })
 }
 
 fn choice(fields: &mut Fields) -> Result<ToolUse, ApiError> {

@@ -4,14 +4,20 @@ use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured, type_error};
+use crate::wire::files;
 use crate::wire::media::{self, Part};
+use crate::wire::responses::input_item::{Author, CalledTool, InputItem};
+use crate::wire::responses::{client_items, item_ids};
 
 /// Between texts that become one.
 const GAP: &str = "\n\n";
 
+/// What the ids of input items begin with that have none of their own.
+pub const INPUT_PREFIX: &str = "item";
+
 /// Fields of an item.
 pub const FIELDS: &[Field] = &[
-    honoured("type", "`message` when absent"),
+    honoured("type", "`message` when absent, or `item_reference` without a `role`"),
     honoured("role", "of a message: `system`, `developer`, `user` or `assistant`"),
     honoured("content", "of a message: a string or a list of parts; of reasoning: its text"),
     honoured("call_id", "of a call and of its output"),
@@ -19,12 +25,21 @@ pub const FIELDS: &[Field] = &[
     honoured("namespace", "of a call of a tool inside a namespace"),
     honoured("arguments", "of a function call: JSON text; of a tool search: an object"),
     honoured("input", "of a custom tool call: text"),
-    honoured("output", "of a call: a string or a list of parts"),
+    honoured("action", "of a call of a shell or of a computer"),
+    honoured("actions", "of a call of a computer"),
+    honoured("operation", "of a call of `apply_patch`"),
+    honoured("output", "of a call: a string or a list of parts; of a client's tool, what it returned"),
     honoured("tools", "of a tool search's output: what was found"),
     honoured("summary", "of reasoning"),
     honoured("encrypted_content", "of reasoning"),
-    harmless("id", "items are known by their place"),
-    harmless("status", "items of the input are complete"),
+    honoured("id", "of an `item_reference`: the id of a stored item; others are known by their place"),
+    honoured("status", "of the output of `apply_patch`; other items of the input are complete"),
+    harmless("environment", "of a shell: the client's"),
+    harmless("max_output_length", "of a shell: the client cuts what it returns"),
+    harmless("pending_safety_checks", "of a computer: the client checks"),
+    harmless("acknowledged_safety_checks", "of a computer: the client checks"),
+    harmless("caller", "only the model calls tools"),
+    harmless("created_by", "not part of the prompt"),
     harmless("execution", "the client searches"),
     harmless("phase", "not part of the prompt"),
 ];
@@ -39,82 +54,16 @@ pub const PART: &[Field] = &[
     honoured("image_url", "of an image: a `data:` URL, or an `https:` or `file:` URL that the server allows"),
     honoured(
         "file_data",
-        "of an image, a video or a sound: a `data:` URL, or base64; a note stands for other files",
+        "of a text, an image, a video or a sound: a `data:` URL, or base64; a note stands for other files",
     ),
-    honoured("file_url", "the same as an `https:` or `file:` URL that the server allows"),
+    honoured(
+        "file_url",
+        "of an image, a video or a sound: an `https:` or `file:` URL that the server allows",
+    ),
     honoured("filename", "its ending says what a file is whose `data:` URL does not"),
     harmless("file_id", "this server keeps no files; a note stands for it"),
     harmless("detail", "the model's processor chooses the size"),
 ];
-
-/// An item of the input.
-#[derive(Debug, Clone, PartialEq)]
-pub enum InputItem {
-    /// A message.
-    Message {
-        /// Its author.
-        author: Author,
-        /// Texts and images.
-        parts: Vec<Part>,
-    },
-    /// Reasoning of the model.
-    Reasoning {
-        /// The reasoning or its summary.
-        text: String,
-        /// As it was sent to the client.
-        encrypted: Option<String>,
-    },
-    /// A call of the model.
-    Call {
-        /// What the output refers to.
-        call_id: String,
-        /// The tool, with the namespace it is in.
-        tool: CalledTool,
-        /// JSON text, or the text of a custom tool.
-        arguments: String,
-    },
-    /// The output of a call.
-    Output {
-        /// The call.
-        call_id: String,
-        /// Texts and images.
-        parts: Vec<Part>,
-    },
-    /// Tools that a search found.
-    FoundTools {
-        /// The call.
-        call_id: String,
-        /// The tools, as sent.
-        tools: Vec<Value>,
-    },
-}
-
-/// The author of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Author {
-    /// Instructions.
-    System,
-    /// The user.
-    User,
-    /// The model.
-    Assistant,
-}
-
-/// A tool that was called.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CalledTool {
-    /// A function.
-    Function {
-        /// Its name.
-        name: String,
-        /// The namespace it is in.
-        namespace: Option<String>,
-    },
-    /// A custom tool, by its name.
-    Custom(String),
-    /// The search for tools.
-    Search,
-}
 
 /// One item. `None` for a type that has no text for the model.
 pub fn item(value: Value, at: &str) -> Result<Option<InputItem>, ApiError> {
@@ -149,10 +98,13 @@ pub fn item(value: Value, at: &str) -> Result<Option<InputItem>, ApiError> {
             call_id: fields.text("call_id")?.unwrap_or_default(),
             tools: fields.list("tools")?.unwrap_or_default(),
         },
-        other => {
-            count_unknown(&format!("{at}.type={other}"));
-            return Ok(None);
-        }
+        other => match client_items::item(other, &mut fields)? {
+            Some(item) => item,
+            None => {
+                count_unknown(&format!("{at}.type={other}"));
+                return Ok(None);
+            }
+        },
     };
     Ok(Some(item))
 }
@@ -222,10 +174,7 @@ fn part(value: Value, at: &str) -> Result<Option<Part>, ApiError> {
         }
         "refusal" => fields.text("refusal")?.map(Part::Text),
         "input_image" => Some(Part::Media(media::of_responses(&mut fields)?)),
-        "input_file" => Some(match media::of_file(&mut fields)? {
-            Some(media) => Part::Media(media),
-            None => Part::Text("[file: only images, videos and sounds are read]".to_owned()),
-        }),
+        "input_file" => Some(files::part(&mut fields)?),
         other => {
             count_unknown(&format!("{at}.type={other}"));
             None
@@ -233,13 +182,23 @@ fn part(value: Value, at: &str) -> Result<Option<Part>, ApiError> {
     })
 }
 
+/// The id of a stored item that stands here in place of the item. Only a reference may come without a type and a role.
+pub fn reference(item: &Value) -> Option<&str> {
+    let id = item.get("id").and_then(Value::as_str);
+    match item.get("type").and_then(Value::as_str) {
+        Some("item_reference") => Some(id.unwrap_or_default()),
+        Some(_) => None,
+        None => id.filter(|_| item.get("role").is_none()),
+    }
+}
+
 /// Gives an item the id that `GET …/input_items` shows, unless it has one.
-pub fn with_id(item: Value, index: usize) -> Value {
+pub fn with_id(item: Value, response_id: &str, index: usize) -> Value {
     let Value::Object(item) = item else { return item };
     let mut named = Map::new();
     let has_id = item.get("id").is_some_and(Value::is_string);
     if !has_id {
-        named.insert("id".to_owned(), format!("item_{index}").into());
+        named.insert("id".to_owned(), item_ids::of(INPUT_PREFIX, response_id, index).into());
     }
     named.extend(item.into_iter().filter(|(key, _)| key != "id" || has_id));
     Value::Object(named)

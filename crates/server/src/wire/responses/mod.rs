@@ -3,6 +3,10 @@
 //! Invariant: unknown fields, item types and tool types are accepted, counted and logged, as clients send new ones at
 //! any time. What is known must have its type.
 
+pub mod client_items;
+pub mod echo;
+pub mod input_item;
+pub mod item_ids;
 pub mod items;
 pub mod response;
 pub mod tools;
@@ -11,9 +15,12 @@ use serde_json::{Map, Value};
 
 use super::fields::{Field, Fields, harmless, honoured, refused, type_error};
 use super::structured::{Grammar, StructuredOutput, Whitespace, json_schema};
-use super::tools::{ParallelCalls, ToolChoice, choice};
+use super::tool_choice::{self, Choice};
+use super::tools::ParallelCalls;
+use super::verbosity::{self, Verbosity};
 use crate::error::ApiError;
-use items::InputItem;
+use echo::Echo;
+use input_item::InputItem;
 use tools::ResponsesTool;
 
 /// Fields of a request.
@@ -34,23 +41,36 @@ pub const FIELDS: &[Field] = &[
     honoured("max_output_tokens", "most tokens to generate"),
     honoured("temperature", "0 is greedy; 1 when absent"),
     honoured("top_p", "nucleus sampling"),
-    honoured("tools", "of types `function`, `custom`, `namespace` and `tool_search`; others are left out"),
-    honoured("tool_choice", "`auto`, `none`, `required`, or the function that must be called"),
+    honoured(
+        "tools",
+        "functions, custom tools and tools that the client runs; those that OpenAI's servers run are left out",
+    ),
+    honoured("tool_choice", "`auto`, `none`, `required`, `allowed_tools`, or the tool that must be called"),
     honoured("parallel_tool_calls", "false ends the response after its first call"),
     honoured("reasoning", "`effort`; `none` switches reasoning off"),
-    honoured("text", "`format`: what the answer must match"),
-    honoured("include", "`reasoning.encrypted_content` returns the reasoning for stateless clients"),
+    honoured("text", "`format`: what the answer must match; `verbosity`"),
+    honoured(
+        "include",
+        "`reasoning.encrypted_content` returns the reasoning for stateless clients, `message.output_text.logprobs` \
+         the log-probabilities of the text; others are about tools that OpenAI's servers run",
+    ),
+    honoured("top_logprobs", "how many of the most likely tokens to report, at most 20"),
+    honoured(
+        "truncation",
+        "`auto` leaves the oldest items out of an input that does not fit; with `disabled` it is refused",
+    ),
+    honoured("user", "a label for the operator, returned as sent"),
+    honoured("safety_identifier", "a label for the operator, returned as sent"),
+    honoured("prompt_cache_key", "returned as sent; every prompt is looked up in the prefix cache"),
+    honoured("max_tool_calls", "returned as sent; it counts calls that OpenAI's servers make"),
     honoured("metadata", "labels of a stored response, returned as sent"),
-    harmless("truncation", "an input that does not fit is refused, and never cut"),
-    harmless("user", "a label for the operator"),
-    harmless("safety_identifier", "a label for the operator"),
-    harmless("prompt_cache_key", "every prompt is looked up in the prefix cache"),
     harmless("prompt_cache_retention", "cached prefixes stay until they are evicted"),
     harmless("service_tier", "there is one service tier"),
     harmless("client_metadata", "labels for the operator"),
     harmless("stream_options", "events are not padded"),
-    harmless("max_tool_calls", "this server calls no tools"),
-    harmless("top_logprobs", "log-probabilities are returned by chat completions"),
+    harmless("prompt_cache_options", "every prompt is looked up in the prefix cache"),
+    harmless("moderation", "this server judges no texts"),
+    refused("context_management", "this server compacts no conversations; use `truncation`"),
     refused("conversation", "use `previous_response_id`"),
     refused("prompt", "use `input`"),
 ];
@@ -68,11 +88,13 @@ pub const TEXT: &[Field] = &[
         "format",
         "of type `text`, `json_object` or `json_schema`, with the `schema` that the answer matches",
     ),
-    harmless("verbosity", "state it in a message"),
+    honoured("verbosity", "`low` and `high` are given to the model in the system message"),
 ];
 
 /// The entry of `include` that returns reasoning to stateless clients.
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
+/// The entry of `include` that returns log-probabilities.
+const LOGPROBS: &str = "message.output_text.logprobs";
 /// Most tokens that a field may count.
 const TOKENS_MAX: usize = i32::MAX as usize;
 
@@ -101,9 +123,8 @@ pub struct ResponsesRequest {
     pub raw_tools: Vec<Value>,
     /// The tools.
     pub tools: Vec<ResponsesTool>,
-    /// Whether tools may be called.
-    /// `None`: none may be called.
-    pub tool_choice: Option<ToolChoice>,
+    /// Which tools are called, and which may be. `None`: none may be.
+    pub tool_choice: Option<Choice>,
     /// `text.format`.
     pub structured: Option<StructuredOutput>,
     /// `parallel_tool_calls`.
@@ -112,8 +133,36 @@ pub struct ResponsesRequest {
     pub effort: Option<String>,
     /// Whether reasoning is returned in a form that the client sends back.
     pub encrypted: EncryptedReasoning,
+    /// How many alternatives to report per token of the text; `None` reports no log-probabilities.
+    pub logprobs: Option<usize>,
+    /// What becomes of an input that does not fit.
+    pub truncation: Truncation,
+    /// `text.verbosity`.
+    pub verbosity: Verbosity,
     /// `metadata`.
     pub metadata: Map<String, Value>,
+    /// What is repeated in the response.
+    pub echo: Echo,
+}
+
+/// What becomes of an input that does not fit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Truncation {
+    /// It is refused.
+    #[default]
+    Disabled,
+    /// Its oldest items are left out.
+    Auto,
+}
+
+impl Truncation {
+    /// Its name in requests.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Disabled => "disabled",
+            Self::Auto => "auto",
+        }
+    }
 }
 
 /// Whether a response is kept.
@@ -151,7 +200,11 @@ impl ResponsesRequest {
     /// Reads a body.
     pub fn read(body: Value) -> Result<Self, ApiError> {
         let mut fields = Fields::tolerant(body, "", &[FIELDS])?;
-        let structured = format(&mut fields)?;
+        let (format, verbosity) = text(&mut fields)?;
+        let choice = fields.value("tool_choice");
+        let echo = Echo::read(&mut fields, choice.as_ref(), format.as_ref())?;
+        let structured = format.map(format_of).transpose()?.flatten();
+        let include = include(&mut fields)?;
         let raw_tools = fields.list("tools")?.unwrap_or_default();
         let storage = match fields.flag("store")? {
             Some(false) => Storage::Discard,
@@ -172,21 +225,37 @@ impl ResponsesRequest {
             temperature: fields.number("temperature")?,
             top_p: fields.number("top_p")?,
             tools: tools::read(&raw_tools)?,
-            tool_choice: choice(fields.value("tool_choice"), !raw_tools.is_empty())?,
+            tool_choice: tool_choice::read(choice, !raw_tools.is_empty())?,
             raw_tools,
             structured,
             parallel,
             effort: effort(&mut fields)?,
-            encrypted: include(&mut fields)?,
+            encrypted: match include.iter().any(|entry| entry == ENCRYPTED_REASONING) {
+                true => EncryptedReasoning::Include,
+                false => EncryptedReasoning::Omit,
+            },
+            logprobs: logprobs(&include, echo.top_logprobs),
+            truncation: truncation(&mut fields)?,
+            verbosity,
+            echo,
             metadata: fields.object("metadata")?.unwrap_or_default(),
         })
     }
 
     /// The items of the input.
     pub fn items(input: &[Value]) -> Result<Vec<InputItem>, ApiError> {
-        let items = input.iter().enumerate();
-        let items = items.map(|(index, value)| items::item(value.clone(), &format!("input[{index}]")));
-        items.filter_map(Result::transpose).collect()
+        let call_ids = client_items::call_ids(input);
+        let mut read = Vec::with_capacity(input.len());
+        for (index, value) in input.iter().enumerate() {
+            let mut item = items::item(value.clone(), &format!("input[{index}]"))?;
+            if let Some(InputItem::Output { call_id, .. }) = &mut item
+                && let Some(called) = call_ids.get(call_id)
+            {
+                call_id.clone_from(called);
+            }
+            read.extend(item);
+        }
+        Ok(read)
     }
 }
 
@@ -220,17 +289,41 @@ fn effort(fields: &mut Fields) -> Result<Option<String>, ApiError> {
     Fields::tolerant(value, "reasoning", &[REASONING])?.text("effort")
 }
 
-fn include(fields: &mut Fields) -> Result<EncryptedReasoning, ApiError> {
-    let list = fields.list("include")?.unwrap_or_default();
-    let is_included = list.iter().any(|entry| entry.as_str() == Some(ENCRYPTED_REASONING));
-    Ok(if is_included { EncryptedReasoning::Include } else { EncryptedReasoning::Omit })
+fn include(fields: &mut Fields) -> Result<Vec<String>, ApiError> {
+    let entry = |(index, entry)| match entry {
+        Value::String(entry) => Ok(entry),
+        other => Err(type_error(&format!("include[{index}]"), "a string", &other)),
+    };
+    fields.list("include")?.unwrap_or_default().into_iter().enumerate().map(entry).collect()
 }
 
-fn format(fields: &mut Fields) -> Result<Option<StructuredOutput>, ApiError> {
-    let Some(value) = fields.value("text") else { return Ok(None) };
-    let Some(mut format) = Fields::tolerant(value, "text", &[TEXT])?.object("format")? else {
-        return Ok(None);
-    };
+/// Alternatives are reported where they or the log-probabilities are requested.
+fn logprobs(include: &[String], top: Option<usize>) -> Option<usize> {
+    match (include.iter().any(|entry| entry == LOGPROBS), top) {
+        (true, top) => Some(top.unwrap_or(0)),
+        (false, top) => top.filter(|top| *top > 0),
+    }
+}
+
+fn truncation(fields: &mut Fields) -> Result<Truncation, ApiError> {
+    match fields.text("truncation")?.as_deref() {
+        Some("auto") => Ok(Truncation::Auto),
+        Some("disabled") | None => Ok(Truncation::Disabled),
+        Some(other) => {
+            let message = format!("`truncation` must be auto or disabled, not `{other}`");
+            Err(ApiError::invalid("truncation", message))
+        }
+    }
+}
+
+fn text(fields: &mut Fields) -> Result<(Option<Map<String, Value>>, Verbosity), ApiError> {
+    let Some(value) = fields.value("text") else { return Ok((None, Verbosity::default())) };
+    let mut text = Fields::tolerant(value, "text", &[TEXT])?;
+    let verbosity = verbosity::read(&mut text)?;
+    Ok((text.object("format")?, verbosity))
+}
+
+fn format_of(mut format: Map<String, Value>) -> Result<Option<StructuredOutput>, ApiError> {
     let field = "text.format".to_owned();
     match format.get("type").and_then(Value::as_str) {
         None | Some("text") => Ok(None),

@@ -3,6 +3,8 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::wire::logprobs::ChatLogprob;
+
 /// A response.
 #[derive(Debug, Clone, Serialize)]
 pub struct ResponseObject {
@@ -40,18 +42,32 @@ pub struct ResponseObject {
     pub temperature: f64,
     /// The format of the text.
     pub text: TextEcho,
-    /// `auto` or `none`
-    pub tool_choice: &'static str,
+    /// As sent, or `auto`.
+    pub tool_choice: Value,
     /// As sent.
     pub tools: Vec<Value>,
     /// As sent, or the default.
     pub top_p: f64,
-    /// `disabled`
+    /// `auto` or `disabled`
     pub truncation: &'static str,
     /// Token counts, once it has ended.
     pub usage: Option<Usage>,
     /// As sent.
     pub metadata: Map<String, Value>,
+    /// Unix seconds of its end, if it is complete.
+    pub completed_at: Option<u64>,
+    /// As sent.
+    pub max_tool_calls: Option<usize>,
+    /// As sent, or 0.
+    pub top_logprobs: usize,
+    /// `default`
+    pub service_tier: &'static str,
+    /// As sent.
+    pub user: Option<String>,
+    /// As sent.
+    pub safety_identifier: Option<String>,
+    /// As sent.
+    pub prompt_cache_key: Option<String>,
 }
 
 /// Why a response failed.
@@ -80,18 +96,12 @@ pub struct ReasoningEcho {
 }
 
 /// `text`
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct TextEcho {
-    /// The format.
-    pub format: TextFormat,
-}
-
-/// The format of the text.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct TextFormat {
-    /// `text`
-    #[serde(rename = "type")]
-    pub kind: &'static str,
+    /// The format, as sent or of type `text`.
+    pub format: Value,
+    /// `low`, `medium` or `high`
+    pub verbosity: &'static str,
 }
 
 /// Token counts.
@@ -114,6 +124,8 @@ pub struct Usage {
 pub struct InputDetails {
     /// Tokens found in the prefix cache.
     pub cached_tokens: usize,
+    /// Always 0: caching costs nothing.
+    pub cache_write_tokens: usize,
 }
 
 /// Reasoning tokens among the generated ones.
@@ -189,6 +201,26 @@ pub enum OutputItem {
         /// What to search.
         arguments: Value,
     },
+    /// A call of a tool that the client runs.
+    #[serde(untagged)]
+    Client(ClientCall),
+}
+
+/// A call of a tool that the client runs, whose item has fields of its own.
+#[derive(Debug, Clone, Serialize)]
+pub struct ClientCall {
+    /// As in `shell_call`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// As in `sh_…`.
+    pub id: String,
+    /// `in_progress`, `completed` or `incomplete`
+    pub status: &'static str,
+    /// What the output refers to.
+    pub call_id: String,
+    /// What to do.
+    #[serde(flatten)]
+    pub fields: Map<String, Value>,
 }
 
 /// A part of a message.
@@ -201,8 +233,8 @@ pub enum ContentPart {
         text: String,
         /// Always empty.
         annotations: Vec<Value>,
-        /// Always empty.
-        logprobs: Vec<Value>,
+        /// Of each token, when requested.
+        logprobs: Vec<ChatLogprob>,
     },
 }
 
@@ -285,9 +317,9 @@ pub struct TextEvent {
     /// The place of a part of reasoning.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary_index: Option<usize>,
-    /// Log-probabilities of a message's text: always empty.
+    /// Log-probabilities of a message's text; empty unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub logprobs: Option<Vec<Value>>,
+    pub logprobs: Option<Vec<ChatLogprob>>,
     /// Text to append.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delta: Option<String>,
@@ -300,6 +332,15 @@ pub struct TextEvent {
     /// The whole input of a custom tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<String>,
+}
+
+/// The response to `input_tokens`.
+#[derive(Debug, Clone, Serialize)]
+pub struct InputTokens {
+    /// `response.input_tokens`
+    pub object: &'static str,
+    /// Tokens of the prompt.
+    pub input_tokens: usize,
 }
 
 /// The response to a deletion.

@@ -3,11 +3,17 @@
 use serde_json::{Map, Value};
 
 use crate::error::ApiError;
+use crate::wire::client_tools::ClientTool;
 use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured};
+use crate::wire::input_grammar::{self, InputGrammar};
 
 /// Fields of a tool.
 pub const FIELDS: &[Field] = &[
-    honoured("type", "`function`, `custom`, `namespace` or `tool_search`; others are left out"),
+    honoured(
+        "type",
+        "`function`, `custom`, `namespace`, `tool_search`, or of a tool that the client runs: `local_shell`, `shell`, \
+         `apply_patch`, `computer` or `computer_use_preview`; others are left out",
+    ),
     honoured("name", "the tool's name"),
     honoured("description", "passed to the chat template"),
     honoured("parameters", "a JSON schema of a function's arguments"),
@@ -20,6 +26,10 @@ pub const FIELDS: &[Field] = &[
         "strict",
         "true: the arguments of a call match the schema, in formats whose calls have a marker",
     ),
+    honoured("environment", "of a shell: `local`, with its skills; of a computer, which system it has"),
+    honoured("display_width", "of a computer: given to the model"),
+    honoured("display_height", "of a computer: given to the model"),
+    harmless("allowed_callers", "only the model calls tools"),
     harmless("execution", "the client searches"),
     harmless("defer_loading", "of a tool that a search found"),
     harmless("external_web_access", "this server does not search"),
@@ -46,6 +56,13 @@ pub enum ResponsesTool {
         name: String,
         /// Its functions.
         tools: Vec<FunctionTool>,
+    },
+    /// A tool that the client runs.
+    Client {
+        /// Which.
+        tool: ClientTool,
+        /// What the model is given.
+        description: String,
     },
     /// The search for tools, by the client.
     Search {
@@ -79,48 +96,54 @@ pub enum Strictness {
     Strict,
 }
 
-/// The grammar of a custom tool's input.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InputGrammar {
-    /// Its notation.
-    pub syntax: InputSyntax,
-    /// The grammar.
-    pub definition: String,
-}
+/// Fields of a shell's `environment`.
+pub const ENVIRONMENT: &[Field] = &[honoured("type", "`local`"), honoured("skills", "given to the model")];
 
-/// The notation of a custom tool's grammar.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InputSyntax {
-    /// Lark's.
-    Lark,
-    /// A regular expression.
-    Regex,
-}
-
-impl InputSyntax {
-    /// Its name in requests.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Lark => "lark",
-            Self::Regex => "regex",
-        }
-    }
-}
-
-/// Fields of a custom tool's `format`.
-pub const FORMAT: &[Field] = &[
-    honoured("type", "`text` or `grammar`"),
-    honoured("syntax", "`lark` or `regex`"),
-    honoured("definition", "the grammar"),
+/// Fields of a local skill.
+pub const SKILL: &[Field] = &[
+    honoured("name", "its name"),
+    honoured("description", "what it is for"),
+    honoured("path", "where the client has it"),
 ];
+
+/// The name by which the model knows the search for tools.
+pub const SEARCH: &str = "tool_search";
 
 /// Reads tools.
 pub fn read(list: &[Value]) -> Result<Vec<ResponsesTool>, ApiError> {
     let mut tools = Vec::new();
     for (index, value) in list.iter().enumerate() {
-        tools.extend(tool(value.clone(), &format!("tools[{index}]"))?);
+        let at = format!("tools[{index}]");
+        let Some(tool) = tool(value.clone(), &at)? else { continue };
+        check_name(&tool, &tools, &at)?;
+        tools.push(tool);
     }
     Ok(tools)
+}
+
+/// A call by a name is a call of one tool.
+fn check_name(tool: &ResponsesTool, before: &[ResponsesTool], at: &str) -> Result<(), ApiError> {
+    let is_of_client = |tool: &&ResponsesTool| matches!(tool, ResponsesTool::Client { .. });
+    let taken = before.iter().find(|other| other.name() == tool.name());
+    match taken.filter(|other| is_of_client(other) || is_of_client(&tool)) {
+        None => Ok(()),
+        Some(_) => {
+            let name = tool.name();
+            Err(ApiError::invalid(at, format!("`{at}` has the name `{name}`, as another one of `tools` has")))
+        }
+    }
+}
+
+impl ResponsesTool {
+    /// Its name; of a search, the name that the model knows.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Function(function) => &function.name,
+            Self::Custom { name, .. } | Self::Namespace { name, .. } => name,
+            Self::Client { tool, .. } => tool.name(),
+            Self::Search { .. } => SEARCH,
+        }
+    }
 }
 
 fn tool(value: Value, at: &str) -> Result<Option<ResponsesTool>, ApiError> {
@@ -132,39 +155,64 @@ fn tool(value: Value, at: &str) -> Result<Option<ResponsesTool>, ApiError> {
         "custom" => ResponsesTool::Custom {
             name: name(&mut fields)?,
             description: fields.text("description")?,
-            grammar: input_grammar(&mut fields)?,
+            grammar: input_grammar::read(&mut fields)?,
         },
         "namespace" => ResponsesTool::Namespace { name: name(&mut fields)?, tools: inside(&mut fields)? },
         "tool_search" => ResponsesTool::Search {
             description: fields.text("description")?,
             parameters: fields.object("parameters")?,
         },
-        other => {
-            count_unknown(&format!("{at}.type={other}"));
-            return Ok(None);
-        }
+        other => match ClientTool::of_type(other) {
+            Some(tool) => ResponsesTool::Client { tool, description: description(tool, &mut fields)? },
+            None => {
+                count_unknown(&format!("{at}.type={other}"));
+                return Ok(None);
+            }
+        },
     }))
 }
 
-fn input_grammar(fields: &mut Fields) -> Result<Option<InputGrammar>, ApiError> {
-    let at = fields.at("format");
-    let Some(format) = fields.value("format") else { return Ok(None) };
-    let mut format = Fields::tolerant(format, &at, &[FORMAT])?;
-    let (kind, syntax, definition) =
-        (format.text("type")?, format.text("syntax")?, format.text("definition")?);
-    if kind.as_deref() == Some("text") || (kind.is_none() && definition.is_none()) {
-        return Ok(None);
-    }
-    let syntax = match syntax.as_deref() {
-        Some("lark") => InputSyntax::Lark,
-        Some("regex") => InputSyntax::Regex,
-        _ => {
-            let at = format.at("syntax");
-            return Err(ApiError::invalid(&at, format!("`{at}` must be lark or regex")));
+fn description(tool: ClientTool, fields: &mut Fields) -> Result<String, ApiError> {
+    let mut text = tool.description().to_owned();
+    match tool {
+        ClientTool::LocalShell | ClientTool::ApplyPatch => {}
+        ClientTool::Shell => {
+            let at = fields.at("environment");
+            if let Some(environment) = fields.value("environment") {
+                skills(Fields::tolerant(environment, &at, &[ENVIRONMENT])?, &mut text)?;
+            }
         }
-    };
-    let definition = format.required("definition", definition)?;
-    Ok(Some(InputGrammar { syntax, definition }))
+        ClientTool::Computer | ClientTool::ComputerPreview => {
+            let pixels = (0, 1 << 16);
+            let sides = (fields.count("display_width", pixels)?, fields.count("display_height", pixels)?);
+            if let (Some(width), Some(height)) = sides {
+                text.push_str(&format!(" The screen has {width}x{height} pixels."));
+            }
+            if let Some(system) = fields.text("environment")? {
+                text.push_str(&format!(" The system is {system}."));
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// Adds the skills of a local environment to a description. A container cannot be had.
+fn skills(mut fields: Fields, text: &mut String) -> Result<(), ApiError> {
+    let kind = fields.text("type")?;
+    if kind.as_deref() != Some("local") {
+        let at = fields.at("type");
+        let message = format!("`{at}` must be `local`: this server has no containers");
+        return Err(ApiError::unsupported(&at, message));
+    }
+    let at = fields.at("skills");
+    for (index, skill) in fields.list("skills")?.unwrap_or_default().into_iter().enumerate() {
+        let mut skill = Fields::tolerant(skill, &format!("{at}[{index}]"), &[SKILL])?;
+        let (name, path) = (skill.text("name")?, skill.text("path")?);
+        let (name, path) = (skill.required("name", name)?, skill.required("path", path)?);
+        let about = skill.text("description")?.unwrap_or_default();
+        text.push_str(&format!("\nSkill `{name}` at {path}: {about}"));
+    }
+    Ok(())
 }
 
 fn inside(fields: &mut Fields) -> Result<Vec<FunctionTool>, ApiError> {

@@ -1,0 +1,44 @@
+//! `POST /v1/responses/input_tokens`: the tokens of the prompt that a request would have.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Request, State};
+use omnibus_engine::AddSpecial;
+
+use super::{conversation, lowered};
+use crate::api::RequestContext;
+use crate::app::{App, blocking};
+use crate::auth::Tenant;
+use crate::error::ApiError;
+use crate::lower::Caller;
+use crate::wire::json;
+use crate::wire::responses::ResponsesRequest;
+use crate::wire::responses::response::InputTokens;
+
+/// Counts the tokens of a request's prompt.
+pub async fn count(State(app): State<Arc<App>>, request: Request) -> Result<Json<InputTokens>, ApiError> {
+    let Tenant(tenant) = request.extensions().get::<Tenant>().cloned().unwrap_or_default();
+    let body = app.bodies.json(request).await?;
+    blocking(move || counted(&app, tenant, &body)).await.map(Json)
+}
+
+fn counted(app: &App, tenant: String, body: &[u8]) -> Result<InputTokens, ApiError> {
+    let context = RequestContext {
+        engine: app.engine.as_ref(),
+        caller: Caller { response_id: String::new(), tenant },
+        client_id: None,
+        names: app.model_names,
+        responses: &app.responses,
+    };
+    let mut wire = ResponsesRequest::read(json::parse(body)?)?;
+    let input = conversation::items(&mut wire, &context)?;
+    let (batch, _) = lowered(&wire, &input, &context)?;
+    let mut input_tokens = 0;
+    for mut prompt in batch.prompts {
+        let model = prompt.model.as_deref();
+        app.media_urls.fetch(&mut prompt.input, context.engine, (model, &context.caller.tenant))?;
+        input_tokens += context.engine.tokenize(model, &prompt.input, AddSpecial::Yes)?.len();
+    }
+    Ok(InputTokens { object: "response.input_tokens", input_tokens })
+}
