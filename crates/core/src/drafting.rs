@@ -372,19 +372,20 @@ mod tests {
 
     #[test]
     fn tokens_that_a_model_computes_cost_its_rounds() {
-        let mut cost = cost(10.0);
-        (0..50).for_each(|at| {
-            let rounds = 1 + at % 4;
-            cost.learn_drafts(DraftLoad { rounds, rows: rounds }, 200 * rounds as u64);
-        });
-        let chosen = |work: DraftWork| {
+        let chosen = |round_us: u64, work: DraftWork| {
+            let mut cost = cost(10.0);
+            (0..50).for_each(|at| {
+                let rounds = 1 + at % 4;
+                cost.learn_drafts(DraftLoad { rounds, rows: rounds }, round_us * rounds as u64);
+            });
             let mut drafting = Drafting::default();
-            let one = sequences(&mut drafting, &[1], 2).remove(0);
+            let one = sequences(&mut drafting, &[4], 5).remove(0);
             let candidate = Candidate { tokens: 8, kind: DraftKind(1), work, computed: 99, drafts: &one };
             drafting.choose(DraftPolicy::Adaptive, (1, load(1)), &cost, &[candidate])[0]
         };
-        assert!(chosen(DraftWork::Model) < chosen(DraftWork::None), "{} of 8", chosen(DraftWork::Model));
-        assert!(chosen(DraftWork::Model) > 0);
+        assert_eq!(chosen(100, DraftWork::Model), 4);
+        assert_eq!(chosen(3_000, DraftWork::Model), 0);
+        assert_eq!(chosen(3_000, DraftWork::None), 4);
     }
 
     #[test]

@@ -108,7 +108,7 @@ pub struct Stats {
     pub draft_tokens_total: u64,
     /// Draft tokens that were accepted.
     pub accepted_draft_tokens_total: u64,
-    /// The same by their position in their draft; the last one counts all later ones, too.
+    /// Draft tokens by their position in their draft; the last one counts all later ones, too.
     pub draft_positions: [DraftPosition; DRAFT_POSITIONS],
     /// Generated tokens that were not sampled, because a grammar allows no other.
     pub forced_tokens_total: u64,

@@ -127,7 +127,7 @@ fn name_of(settings: &Settings) -> String {
     }
 }
 
-/// The prompts of the file, or some that ask for their own text.
+/// The prompts of the file, or some whose answers repeat them.
 fn prompts(bench: &SpeculationBenchSettings) -> Result<Vec<Input>, Error> {
     if let Some(path) = &bench.prompts {
         return prompt_file::read(path, "--prompts");

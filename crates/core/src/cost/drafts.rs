@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_and_rows_are_told_apart() {
+    fn rounds_and_rows_have_their_own_costs() {
         let mut cost = DraftCost::default();
         assert_eq!(cost.predict(DraftLoad { rounds: 3, rows: 9 }), 0.0);
         for at in 0..200 {

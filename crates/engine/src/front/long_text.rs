@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_texts_are_told_by_their_first_pieces() {
+    fn long_texts_are_found_by_their_first_pieces() {
         let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/models/omnibus-mini");
         let tokenizer = Tokenizer::from_dir(&model, None).unwrap();
         let excess = |text: &str, most| excess(&tokenizer, text, most).unwrap();
@@ -43,8 +43,5 @@ mod tests {
         let long = "the bus stops — at the market. ".repeat(1 << 20);
         let counted = excess(&long, 4096).unwrap();
         assert!((6_144..200_000).contains(&counted), "{counted}");
-        // Many bytes that are few tokens may fit.
-        let spaces = "the bus. ".repeat(20);
-        assert_eq!(excess(&spaces, 11), None);
     }
 }

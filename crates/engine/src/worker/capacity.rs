@@ -59,12 +59,7 @@ impl Capacity {
         let groups = model.blueprint().kv_cache_groups(storage);
         let slots = SLOTS_PER_SEQUENCE.saturating_mul(settings.max_num_seqs).min(SLOTS_MAX);
         let span = span_tokens(model.blueprint(), context);
-        let draft_groups = draft.map(draft_model::groups).unwrap_or_default();
-        if draft.is_some() && whole_group(&groups).is_none() {
-            return Err(StartError::new(
-                "this model has no layers that attend to all tokens; a draft model needs one",
-            ));
-        }
+        let draft_groups = draft_groups(draft, &groups)?;
         let mut sizing = Sizing {
             groups: &groups,
             draft_groups: &draft_groups,
@@ -112,13 +107,9 @@ impl Capacity {
         (memory.kv_bytes, memory.kv_tokens) = (sizing.bytes(fits), longest);
         memory.swap_bytes = settings.swap_space.unwrap_or_else(|| memory.default_swap_bytes(&device));
         device.allocator_limits(&memory).apply().map_err(StartError::new)?;
-        let tokens = SMALLER_SHARES.iter().map(|share| whole_blocks((longest as f64 * share) as usize));
-        let smaller = tokens.filter(|tokens| *tokens >= needed).map(|tokens| PoolSize {
-            blocks: groups.iter().map(|group| sizing.blocks(group, tokens)).collect(),
-            max_context: context.min(tokens),
-        });
+        let smaller = sizing.smaller(longest, needed);
         Ok(Self {
-            smaller: smaller.collect(),
+            smaller,
             block_size: settings.block_size,
             storage,
             blocks,
@@ -219,6 +210,17 @@ fn storage(model: &Model, settings: &Settings, context: usize) -> Result<KvStora
 }
 
 impl Sizing<'_> {
+    /// Smaller sizes than that for `longest` tokens, of `needed` at least, the largest first.
+    fn smaller(&self, longest: usize, needed: usize) -> Vec<PoolSize> {
+        let size = self.settings.block_size;
+        let tokens = SMALLER_SHARES.iter().map(|share| (longest as f64 * share) as usize / size * size);
+        let pool = |tokens: usize| PoolSize {
+            blocks: self.groups.iter().map(|group| self.blocks(group, tokens)).collect(),
+            max_context: self.context.min(tokens),
+        };
+        tokens.filter(|tokens| *tokens >= needed).map(pool).collect()
+    }
+
     /// Blocks of a group when all sequences together have `tokens` tokens.
     fn blocks(&self, group: &KvCacheGroup, tokens: usize) -> usize {
         let size = self.settings.block_size;
@@ -281,6 +283,16 @@ impl Sizing<'_> {
         });
         bytes.chain(drafts).fold(0, u64::saturating_add)
     }
+}
+
+/// The groups of a draft model, which needs a group of the served model's with whole sequences.
+fn draft_groups(draft: Option<&Model>, groups: &[KvCacheGroup]) -> Result<Vec<KvCacheGroup>, StartError> {
+    if draft.is_some() && whole_group(groups).is_none() {
+        return Err(StartError::new(
+            "this model has no layers that attend to all tokens; a draft model needs one",
+        ));
+    }
+    Ok(draft.map(draft_model::groups).unwrap_or_default())
 }
 
 /// The requested size of the KV cache, if it fits beside the weights. The rest of the plan is an estimate, so it refuses

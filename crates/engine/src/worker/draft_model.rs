@@ -111,7 +111,7 @@ impl DraftModel {
         sampler: &Sampler,
         padding: Padding,
     ) -> mlx::Result<Vec<Vec<u32>>> {
-        // Those that a later round computes are the first rows of the one before.
+        // Segments that a later round computes are the first rows of the one before.
         let mut order: Vec<usize> = (0..segments.len()).collect();
         order.sort_by_key(|at| std::cmp::Reverse(segments[*at].count));
         let ordered: Vec<&DraftSegment> = order.iter().map(|at| &segments[*at]).collect();

@@ -13,7 +13,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Speculation benchmark",
         commands: SPECULATION_BENCH,
         scope: Scope::FlagOnly,
-        help: "File with prompts: JSON lines with `prompt` or `messages`. Default: prompts that ask for their own text.",
+        help: "File with prompts: JSON lines with `prompt` or `messages`. Default: prompts whose answers repeat them.",
         set: |config, value| {
             config.speculation_bench.prompts = Some(value.text().into());
             Ok(())

@@ -1,6 +1,6 @@
 //! Draft tokens of a draft model: what the loop knows of its KV cache.
 //!
-//! The draft model's blocks have the numbers of the served model's. Which of them hold what is told by their content: a hash
+//! The draft model's blocks have the numbers of the served model's. Which of them hold what is known by their content: a hash
 //! of all tokens up to a block's end, kept from when it was written. So prefix hits, swaps and blocks that change hands need
 //! no word to this module: a block whose hash is not the sequence's is computed again.
 //!
