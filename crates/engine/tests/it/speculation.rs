@@ -125,7 +125,6 @@ fn check_bits(drafting: &Handle, default_count: u64) {
             assert_eq!(without.usage.drafts, DraftUsage::default());
         }
     }
-    println!("{drafts:?}, of those with a grammar {in_grammars:?}");
     assert!(drafts.accepted > 100 && drafts.rejected > 100, "{drafts:?}");
     assert!(in_grammars.accepted > 20, "{in_grammars:?}");
     let stats = drafting.stats().scheduler;
