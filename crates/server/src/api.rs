@@ -263,11 +263,18 @@ impl Submission<'_> {
         Ok(ObservedEvents::new(events.map(Event::Engine).boxed(), self.api).charging(charge))
     }
 
-    /// Tokenizes each prompt without media once for all of its completions.
+    /// Tokenizes a prompt once for all of its completions, where tokens say all of it: grammars follow from tools and from
+    /// where reasoning begins, which a conversation tells.
     fn tokenize_once(&self, batch: &mut GenerationBatch) -> Result<(), ApiError> {
         for prompt in &mut batch.prompts {
-            let has_media = matches!(&prompt.input, Input::Chat(chat) if !chat.media.is_empty());
-            if matches!(prompt.input, Input::Text(_) | Input::Chat(_)) && !has_media {
+            let is_plain = match &prompt.input {
+                Input::Text(_) => true,
+                Input::Chat(chat) => {
+                    chat.media.is_empty() && chat.tools.is_empty() && prompt.structured.is_none()
+                }
+                Input::Tokens(_) | Input::Infill { .. } => false,
+            };
+            if is_plain {
                 let model = prompt.model.as_deref();
                 prompt.input =
                     Input::Tokens(self.app.engine.tokenize(model, &prompt.input, AddSpecial::Yes)?);

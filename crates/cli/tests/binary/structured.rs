@@ -75,13 +75,15 @@ fn a_call_that_must_be_is_a_valid_call() {
     let named = json!({ "type": "function", "function": { "name": "book_seat" } });
     for (choice, names) in [(json!("required"), vec!["find_bus", "book_seat"]), (named, vec!["book_seat"])] {
         let body = json!({ "messages": hello(), "tools": tools, "tool_choice": choice, "max_tokens": 120,
-            "parallel_tool_calls": false, "temperature": 1, "seed": 3 });
+            "parallel_tool_calls": false, "temperature": 1, "seed": 3, "n": 2 });
         let answer = ask(&server, CHAT, &body);
-        let choice = &answer["choices"][0];
-        assert_eq!(choice["finish_reason"], "tool_calls", "{answer}");
-        let function = &choice["message"]["tool_calls"][0]["function"];
-        assert!(names.contains(&function["name"].as_str().unwrap()), "{answer}");
-        check(&parsed(&function["arguments"]));
+        assert_eq!(answer["choices"].as_array().unwrap().len(), 2);
+        for choice in answer["choices"].as_array().unwrap() {
+            assert_eq!(choice["finish_reason"], "tool_calls", "{answer}");
+            let function = &choice["message"]["tool_calls"][0]["function"];
+            assert!(names.contains(&function["name"].as_str().unwrap()), "{answer}");
+            check(&parsed(&function["arguments"]));
+        }
     }
     let tools = json!([{ "name": "find_bus", "input_schema": schema(), "strict": true }]);
     let body = json!({ "messages": hello(), "tools": tools, "max_tokens": 120, "model": "any",

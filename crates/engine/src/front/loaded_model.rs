@@ -161,7 +161,7 @@ impl LoadedModel {
         let prompt = model.text.prompt(
             &request.input,
             AddSpecial::Yes,
-            Some(model.limits.max_model_len),
+            model.limits.max_model_len,
             salt(&request, id),
         )?;
         self.queue(id, (request, model), prompt, place)

@@ -123,7 +123,7 @@ impl ModelText {
         &self,
         input: &Input,
         special: AddSpecial,
-        most: Option<usize>,
+        most: usize,
         salt: u128,
     ) -> Result<TokenizedPrompt, Failure> {
         if let (Input::Chat(chat), Some(reader)) = (input, &self.media) {
@@ -155,17 +155,10 @@ impl ModelText {
         Ok(TokenizedPrompt { tokens, rendered, media: PromptMedia::default() })
     }
 
-    fn encode_within(
-        &self,
-        text: &str,
-        special: AddSpecial,
-        most: Option<usize>,
-    ) -> Result<Vec<u32>, Failure> {
+    fn encode_within(&self, text: &str, special: AddSpecial, most: usize) -> Result<Vec<u32>, Failure> {
         let fail = |error: Error| Failure::bad_request("prompt", error.to_string());
-        if let Some(limit) = most
-            && let Some(prompt_tokens) = long_text::excess(&self.tokenizer, text, limit).map_err(fail)?
-        {
-            return Err(Failure::TooLong { prompt_tokens, completion_tokens: 1, limit });
+        if let Some(prompt_tokens) = long_text::excess(&self.tokenizer, text, most).map_err(fail)? {
+            return Err(Failure::TooLong { prompt_tokens, completion_tokens: 1, limit: most });
         }
         self.tokenizer.encode(text, special).map_err(fail)
     }

@@ -44,7 +44,7 @@ impl LoadedModel {
         self.requests.infos()
     }
 
-    /// The tokens that a request with this input would start from.
+    /// The tokens that a request with this input would start from. Fails for a text of many times the context.
     pub(crate) fn tokenize(
         &self,
         model: Option<&str>,
@@ -55,7 +55,7 @@ impl LoadedModel {
         let has_media = matches!(input, Input::Chat(chat) if !chat.media.is_empty());
         let _place = if has_media { self.admit("")? } else { Admission::default() };
         let salt = digest(&[b"tokenize"]);
-        Ok(text.prompt(&text.adapt(input.clone())?, special, None, salt)?.tokens)
+        Ok(text.prompt(&text.adapt(input.clone())?, special, self.limits.max_model_len, salt)?.tokens)
     }
 
     /// Whether the engine makes progress.

@@ -120,7 +120,7 @@ fn check_templates(paths: &[PathBuf]) {
         let text = ModelText::read(&Source::Directory(mini.clone()), &with_template(template)).unwrap();
         let prompt_of = |range: Range<usize>| {
             let input = Input::Chat(Chat { messages: conversation(range), ..Chat::default() });
-            Some((text.prompt(&input, AddSpecial::Yes, None, 0).ok()?, input))
+            Some((text.prompt(&input, AddSpecial::Yes, usize::MAX, 0).ok()?, input))
         };
         for (first, count) in [(0, 2), (1, 2), (0, 4), (1, 4), (0, 6), (1, 6)] {
             let (messages, case) = (conversation(first..count), format!("{name}, {first} to {count}"));

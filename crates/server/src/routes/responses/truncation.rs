@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use omnibus_engine::{AddSpecial, Input};
+use omnibus_engine::{AddSpecial, Failure, Input};
 
 use crate::api::RequestContext;
 use crate::error::ApiError;
@@ -58,9 +58,10 @@ fn fits(lowered: &Lowered, room: usize, context: &RequestContext<'_>) -> Result<
         if matches!(&prompt.input, Input::Chat(chat) if !chat.media.is_empty()) {
             continue;
         }
-        let tokens = context.engine.tokenize(prompt.model.as_deref(), &prompt.input, AddSpecial::Yes)?;
-        if tokens.len() > room {
-            return Ok(false);
+        match context.engine.tokenize(prompt.model.as_deref(), &prompt.input, AddSpecial::Yes) {
+            Ok(tokens) if tokens.len() <= room => {}
+            Ok(_) | Err(Failure::TooLong { .. }) => return Ok(false),
+            Err(failure) => return Err(failure.into()),
         }
     }
     Ok(true)
