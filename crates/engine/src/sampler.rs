@@ -166,7 +166,7 @@ impl Sampler {
 
 impl Sampler {
     /// Builds the drawing of one draft token for each row of a draft model's `logits`, `[n, vocab]` f32: by the sequence's
-    /// parameters and the random number of the position, as the served model draws. Masks, processors and the draft tokens
+    /// parameters and the random number of the position, as the target model draws. Masks, processors and the draft tokens
     /// before a row are left out, which changes how many are accepted, and no token. `[n]` i32.
     pub(crate) fn draft(&self, logits: &Array, rows: &[SampleRow]) -> mlx::Result<Array> {
         let mut batch = SamplingBatch::new(rows, &self.states, self.chooser)?;

@@ -209,6 +209,7 @@ fn load_draft(
         (DraftSource::Auto | DraftSource::Model, Some(directory)) => Source::Directory(directory.clone()),
         (DraftSource::Off | DraftSource::Ngram, _) | (DraftSource::Auto, None) => return Ok(None),
     };
+    MemoryPlan::check_weights(&of, &DeviceMemory::read(settings.memory_limit))?;
     let draft = Model::load(&of, kernels).map_err(StartError::new)?;
     draft_model::check(&draft, &of, target, source)?;
     Ok(Some(draft))

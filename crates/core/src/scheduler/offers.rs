@@ -36,9 +36,12 @@ impl Scheduler {
         let known =
             offers.iter().filter_map(|offer| Some(self.sequences.get(offer.sequence)?.candidate(offer)));
         let candidates: Vec<Candidate<'_>> = known.collect();
-        match candidates.len() {
-            1 => Some(0),
-            _ => self.drafting.fastest(self.decode_load(offers), &self.cost, &candidates),
+        let mut with_tokens =
+            candidates.iter().enumerate().filter(|(_, candidate)| candidate.tokens > 0).map(|(at, _)| at);
+        match (with_tokens.next(), with_tokens.next()) {
+            (Some(_), Some(_)) => self.drafting.fastest(self.decode_load(offers), &self.cost, &candidates),
+            (Some(at), None) => Some(at),
+            (None, _) => candidates.len().checked_sub(1),
         }
     }
 

@@ -4,7 +4,7 @@ use omnibus_core as core;
 use omnibus_kv::CacheKind;
 use omnibus_model::{Blueprint, KvCacheGroup, KvStorage, Model, UnquantizedPrefix};
 
-use super::draft_model::{self, DraftModel, whole_group};
+use super::draft_model::{self, DraftModel, full_attention_group};
 use crate::device_memory::DeviceMemory;
 use crate::error::StartError;
 use crate::memory_plan::MemoryPlan;
@@ -120,7 +120,7 @@ impl Capacity {
 
     /// The draft model with its KV cache, for a loaded model.
     pub(super) fn draft_model(&self, draft: Model, model: &Model) -> Result<DraftModel, StartError> {
-        let whole = whole_group(&model.blueprint().kv_cache_groups(self.storage));
+        let whole = full_attention_group(&model.blueprint().kv_cache_groups(self.storage));
         let blocks = whole.and_then(|group| self.blocks.get(group)).copied().unwrap_or(0);
         DraftModel::new(draft, model.blueprint().vocab, blocks, self.block_size).map_err(StartError::new)
     }
@@ -285,9 +285,9 @@ impl Sizing<'_> {
     }
 }
 
-/// The groups of a draft model, which needs a group of the served model's with whole sequences.
+/// The groups of a draft model, which needs a group of the target model's with whole sequences.
 fn draft_groups(draft: Option<&Model>, groups: &[KvCacheGroup]) -> Result<Vec<KvCacheGroup>, StartError> {
-    if draft.is_some() && whole_group(groups).is_none() {
+    if draft.is_some() && full_attention_group(groups).is_none() {
         return Err(StartError::new(
             "this model has no layers that attend to all tokens; a draft model needs one",
         ));

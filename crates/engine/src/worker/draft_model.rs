@@ -1,10 +1,10 @@
-//! The device's side of a draft model: a smaller model with the same vocabulary, whose tokens the served one verifies.
+//! The device's side of a draft model: a smaller model with the same vocabulary, whose tokens the target model verifies.
 //!
-//! Its KV cache has as many blocks as the served model's, by the same numbers: a sequence's table serves both. It draws
-//! tokens as the served model does, with the same parameters and random numbers, which accepts more of them than
+//! Its KV cache has as many blocks as the target model's, by the same numbers: a sequence's table serves both. It draws
+//! tokens as the target model does, with the same parameters and random numbers, which accepts more of them than
 //! independent draws.
 //!
-//! Invariant: it never writes what the served model reads, so what it computes costs time and changes no token.
+//! Invariant: it never writes what the target model reads, so what it computes costs time and changes no token.
 
 use mlx::Array;
 use omnibus_core::SequenceId;
@@ -22,7 +22,7 @@ pub(super) struct DraftModel {
     model: Model,
     cache: KvCache,
     block_size: usize,
-    /// Token ids of the served model.
+    /// Token ids of the target model.
     vocab: usize,
 }
 
@@ -42,8 +42,8 @@ pub(super) struct DraftSegment {
     pub(super) count: usize,
 }
 
-/// The group of the served model whose tables hold every position of a sequence.
-pub(super) fn whole_group(groups: &[KvCacheGroup]) -> Option<usize> {
+/// The group of the target model whose tables hold every position of a sequence.
+pub(super) fn full_attention_group(groups: &[KvCacheGroup]) -> Option<usize> {
     groups.iter().position(|group| matches!(group.spec.kind, CacheKind::Full | CacheKind::Latent))
 }
 
@@ -76,7 +76,7 @@ pub(super) fn check(draft: &Model, of: &Source, target: &Model, source: &Source)
                 |token: Option<String>| token.map_or("nothing".to_owned(), |token| format!("`{token}`"));
             let (here, there) = (shown(here), shown(there));
             return refuse(&format!(
-                "has another vocabulary: token {id} is {there}, and {here} in the served model"
+                "has another vocabulary: token {id} is {there}, and {here} in the target model"
             ));
         }
     }
@@ -140,6 +140,11 @@ impl DraftModel {
             if drafting == 0 {
                 break;
             }
+        }
+        if rounds.is_empty() {
+            // No step waits for tokens that are only shown.
+            mlx::async_eval(self.cache.arrays())?;
+            return Ok(vec![Vec::new(); segments.len()]);
         }
         mlx::eval(rounds.iter().chain(self.cache.arrays()))?;
         let mut drafts = vec![Vec::new(); segments.len()];
@@ -209,7 +214,7 @@ impl DraftModel {
         Ok(pass.logits.map(|logits| logits.0))
     }
 
-    /// Logits of the served model's token ids: the rows behind a tokenizer's own tokens differ among models.
+    /// Logits of the target model's token ids: the rows behind a tokenizer's own tokens differ among models.
     fn in_target_vocabulary(&self, logits: Array) -> mlx::Result<Array> {
         let [rows, own] = logits.dims()?;
         let vocab = self.vocab as i32;

@@ -89,10 +89,10 @@ impl Drafts {
                 self.next.get(&of.sequence).is_some_and(|next| next.proposer == proposer)
             };
             let own: Vec<Promised<'_>> = promised.iter().filter(is_own).copied().collect();
-            let drafts = of.compute(&own, device)?;
-            load.rounds += drafts.iter().map(Vec::len).max().unwrap_or(0);
-            load.rows += drafts.iter().map(Vec::len).sum::<usize>();
-            for (of, tokens) in own.iter().zip(drafts) {
+            let computed = of.compute(&own, device)?;
+            load.rounds += computed.load.rounds;
+            load.rows += computed.load.rows;
+            for (of, tokens) in own.iter().zip(computed.drafts) {
                 self.next.insert(of.sequence, NextDraft { proposer, tokens: DraftTokens::Known(tokens) });
             }
         }

@@ -14,9 +14,10 @@ const SWAP_SHARE: f64 = 0.1;
 const SWAP_BYTES_MAX: u64 = 4 << 30;
 
 impl MemoryPlan {
-    /// Refuses weights that do not fit into memory, before anything is loaded.
+    /// Refuses weights that do not fit into memory beside what is loaded, before they are.
     pub(super) fn check_weights(source: &Source, device: &DeviceMemory) -> Result<(), StartError> {
-        let weights = source.weight_bytes().map_err(StartError::new)?;
+        let loaded = mlx::memory::active_memory() as u64;
+        let weights = source.weight_bytes().map_err(StartError::new)?.saturating_add(loaded);
         match device.limit() {
             Some(limit) if weights > limit.bytes => Err(StartError::new(format!(
                 "the weights take {}, and {} is {}: choose a smaller model, or one with fewer bits",

@@ -16,7 +16,7 @@ use omnibus_model::{
 use super::alignment::PendingAlignment;
 use super::capacity::Capacity;
 use super::device_call::StepResult;
-use super::draft_model::{DraftModel, whole_group};
+use super::draft_model::{DraftModel, full_attention_group};
 use super::hidden::{self, PendingHidden};
 use super::media::MediaEncoding;
 use super::model_traits::{KvLayout, ModelTraits};
@@ -137,7 +137,7 @@ impl ModelRunner {
                 block_size: self.block_size,
                 specs: self.cache.groups().iter().map(|group| group.spec).collect(),
                 block_bytes: groups.map(|group| self.cache.block_bytes(group)).collect(),
-                whole_group: whole_group(self.cache.groups()),
+                full_attention_group: full_attention_group(self.cache.groups()),
                 words: self.cache.layout(),
             },
         }
@@ -357,7 +357,7 @@ impl ModelRunner {
         self.allocation = Allocation::Missing;
         self.cache = self.allocate(&vec![0; self.blocks.len()])?;
         mlx::memory::clear_cache();
-        if let (Some(draft), Some(group)) = (&mut self.draft, whole_group(self.cache.groups())) {
+        if let (Some(draft), Some(group)) = (&mut self.draft, full_attention_group(self.cache.groups())) {
             let blocks = self.blocks.get(group).copied().unwrap_or(0);
             if let Err(error) = draft.reset(blocks) {
                 tracing::warn!(%error, "the KV cache of the draft model cannot be allocated again: it is switched off");

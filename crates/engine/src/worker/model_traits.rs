@@ -28,7 +28,7 @@ pub(super) struct KvLayout {
     /// What each layer group caches.
     pub(super) specs: Vec<KvCacheSpec>,
     /// The group whose tables hold every position of a sequence, if there is one.
-    pub(super) whole_group: Option<usize>,
+    pub(super) full_attention_group: Option<usize>,
     /// Bytes of a block of each group.
     pub(super) block_bytes: Vec<usize>,
     /// Types and shapes of all pools in words: blocks of equal words have the same format.

@@ -7,7 +7,7 @@ mod model;
 mod ngram;
 
 use mlx::device::Device;
-use omnibus_core::{AcceptedTokens, DraftKind, SequenceId};
+use omnibus_core::{AcceptedTokens, DraftKind, DraftLoad, SequenceId};
 use omnibus_kv::BlockTable;
 
 use super::device_client::DeviceClient;
@@ -23,8 +23,8 @@ pub(super) trait Proposer: Send {
     fn propose(&mut self, context: &DraftContext<'_>) -> Proposal;
 
     /// Computes the draft tokens that were promised, as many as are verified: for each sequence as many or none.
-    fn compute(&mut self, _: &[Promised<'_>], _: &mut DeviceClient) -> mlx::Result<Vec<Vec<u32>>> {
-        Ok(Vec::new())
+    fn compute(&mut self, _: &[Promised<'_>], _: &mut DeviceClient) -> mlx::Result<Computed> {
+        Ok(Computed::default())
     }
 
     /// A sequence has ended.
@@ -108,6 +108,15 @@ pub(super) fn proposers_of(
         (DraftSource::Auto, _, Some(context)) => vec![ngram(), model(context)],
         (DraftSource::Auto, Device::Cpu, None) | (DraftSource::Ngram, ..) => vec![ngram()],
     }
+}
+
+/// Draft tokens that were computed.
+#[derive(Debug, Default)]
+pub(super) struct Computed {
+    /// Of each promise, in order.
+    pub(super) drafts: Vec<Vec<u32>>,
+    /// What the draft model computed.
+    pub(super) load: DraftLoad,
 }
 
 /// What a step yields for one sequence.

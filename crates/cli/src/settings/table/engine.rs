@@ -66,7 +66,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Engine",
         commands: GENERATING,
         scope: Scope::Everywhere,
-        help: "Speculative decoding: a smaller model with the same vocabulary, as a directory or `org/name[@revision]` on the hub, whose tokens the served one verifies. Its keys and values share the memory of `--kv-cache-memory`.",
+        help: "Speculative decoding: a smaller model with the same vocabulary, as a directory or `org/name[@revision]` on the hub, whose tokens the target model verifies. Its keys and values share the memory of `--kv-cache-memory`.",
         set: |config, value| {
             config.engine.speculation.draft_model = Some(value.text().into());
             Ok(())

@@ -1,6 +1,7 @@
 //! Tokens that a world's engine has without sampling: draft tokens, and forced ones.
 
 use super::World;
+use crate::cost::DraftLoad;
 use crate::drafting::{DraftKind, DraftOffer, DraftPolicy, DraftWork};
 use crate::outcome::Stop;
 use crate::random::mix;
@@ -21,9 +22,20 @@ impl World<'_> {
                     DraftPolicy::Adaptive => chance as usize % (most + 1),
                 };
                 let kind = DraftKind((chance >> 32) as u8 % 3);
-                (most > 0).then_some(DraftOffer { sequence: *id, tokens, kind, work: DraftWork::None })
+                let copied = DraftOffer { sequence: *id, tokens, kind, work: DraftWork::None };
+                let model = DraftOffer { tokens: most, kind: DraftKind(3), work: DraftWork::Model, ..copied };
+                let offers = [copied, model];
+                let fastest = match self.scenario.settings.tuning.drafts {
+                    DraftPolicy::All => 0,
+                    DraftPolicy::Adaptive => self.scheduler.fastest_offer(&offers)?,
+                };
+                offers.get(fastest).filter(|_| most > 0).copied()
             })
             .collect();
+        let rounds = offers.iter().filter(|offer| offer.work == DraftWork::Model).map(|offer| offer.tokens);
+        if let Some(rounds) = rounds.max() {
+            self.scheduler.learn_drafts(DraftLoad { rounds, rows: rounds }, 300 * rounds as u64);
+        }
         self.scheduler.offer_drafts(&offers);
         self.scheduler.audit();
     }

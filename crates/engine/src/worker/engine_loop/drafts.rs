@@ -55,7 +55,9 @@ impl EngineLoop {
                     sequence: work.sequence,
                     tokens: self.scheduler.tokens(work.sequence),
                     prompt: self.jobs.get(&work.sequence)?.job.prompt,
-                    table: self.scheduler.block_table(work.sequence, self.device.traits().kv.whole_group?),
+                    table: self
+                        .scheduler
+                        .block_table(work.sequence, self.device.traits().kv.full_attention_group?),
                     count: work.draft_tokens(),
                 })
             });

@@ -17,7 +17,7 @@ use crate::message::JobId;
 use crate::request::Sampling;
 use crate::settings::{AsyncScheduling, Settings};
 use crate::speculation::Speculation;
-use crate::worker::proposer::{DraftContext, DraftTokens, Proposal, Proposer};
+use crate::worker::proposer::{Computed, DraftContext, DraftTokens, Promised, Proposal, Proposer};
 
 fn embedded() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/models/omnibus-mini")
@@ -160,6 +160,37 @@ fn check_drafts(model: &Path) {
     assert!(outputs == expected, "{}: {outputs:?} {expected:?}", model.display());
     let (drafts, accepted) = (stats.draft_tokens_total, stats.accepted_draft_tokens_total);
     assert!(drafts > 30 && accepted > 20 && accepted < drafts, "{accepted} of {drafts} accepted");
+}
+
+/// Promises tokens that it cannot compute.
+struct Broken {
+    computes: Result<(), &'static str>,
+}
+
+impl Proposer for Broken {
+    fn propose(&mut self, context: &DraftContext<'_>) -> Proposal {
+        Proposal { tokens: DraftTokens::Promised(context.most), kind: DraftKind(7) }
+    }
+
+    fn compute(&mut self, _: &[Promised<'_>], _: &mut DeviceClient) -> mlx::Result<Computed> {
+        self.computes.map(|()| Computed::default()).map_err(mlx::Error::new)
+    }
+
+    fn remove(&mut self, _: SequenceId) {}
+
+    fn clear(&mut self) {}
+}
+
+#[test]
+fn a_proposer_that_fails_or_breaks_its_promise_changes_no_bit_of_the_output() {
+    let (expected, _) = run(load(&embedded(), settings()), jobs(), None);
+    for computes in [Err("an injected failure of the draft model"), Ok(())] {
+        let broken = Box::new(Broken { computes });
+        let (outputs, stats) = run(load(&embedded(), settings()), jobs(), Some(broken));
+        assert!(outputs == expected, "{computes:?}: {outputs:?} {expected:?}");
+        let drafted = stats.drafts_total > 100;
+        assert_eq!(drafted, computes.is_ok(), "{computes:?}: {stats:?}");
+    }
 }
 
 #[test]

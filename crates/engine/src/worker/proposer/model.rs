@@ -1,6 +1,6 @@
 //! Draft tokens of a draft model: what the loop knows of its KV cache.
 //!
-//! The draft model's blocks have the numbers of the served model's. Which of them hold what is known by their content: a hash
+//! The draft model's blocks have the numbers of the target model's. Which of them hold what is known by their content: a hash
 //! of all tokens up to a block's end, kept from when it was written. So prefix hits, swaps and blocks that change hands need
 //! no word to this module: a block whose hash is not the sequence's is computed again.
 //!
@@ -9,10 +9,10 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use omnibus_core::{DRAFT_KINDS, DraftKind, SequenceId};
+use omnibus_core::{DRAFT_KINDS, DraftKind, DraftLoad, SequenceId};
 use omnibus_kv::{BlockId, BlockTable};
 
-use super::{DraftContext, DraftTokens, Promised, Proposal, Proposer};
+use super::{Computed, DraftContext, DraftTokens, Promised, Proposal, Proposer};
 use crate::worker::device_client::DeviceClient;
 use crate::worker::draft_model::DraftSegment;
 
@@ -87,6 +87,14 @@ impl ModelProposer {
     }
 }
 
+/// What the draft model computes: the tokens that it has not seen, and a row for each draft token but the last.
+fn load_of(segments: &[DraftSegment]) -> DraftLoad {
+    DraftLoad {
+        rounds: segments.iter().map(|of| of.count.max(1)).max().unwrap_or(0),
+        rows: segments.iter().map(|of| of.tokens.len() + of.count.saturating_sub(1)).sum(),
+    }
+}
+
 impl Shown {
     /// Draft tokens that were accepted are computed.
     fn take_accepted(&mut self, tokens: &[u32]) {
@@ -148,11 +156,7 @@ impl Proposer for ModelProposer {
         Proposal { tokens: DraftTokens::Promised(count), kind: KIND }
     }
 
-    fn compute(
-        &mut self,
-        promised: &[Promised<'_>],
-        device: &mut DeviceClient,
-    ) -> mlx::Result<Vec<Vec<u32>>> {
+    fn compute(&mut self, promised: &[Promised<'_>], device: &mut DeviceClient) -> mlx::Result<Computed> {
         let (mut room, mut segments, mut places) = (self.chunk, Vec::new(), Vec::new());
         for (place, of) in promised.iter().enumerate() {
             let is_late = |own: &Shown| of.tokens.len() > own.computed + self.chunk;
@@ -165,17 +169,19 @@ impl Proposer for ModelProposer {
                 places.push(place);
             }
         }
-        let mut drafts = vec![Vec::new(); promised.len()];
+        let mut computed = Computed { drafts: vec![Vec::new(); promised.len()], load: load_of(&segments) };
         if segments.is_empty() {
-            return Ok(drafts);
+            return Ok(computed);
         }
         for ((place, segment), own) in places.into_iter().zip(&segments).zip(device.draft(segments.clone())?)
         {
-            let (Some(of), Some(drafts)) = (promised.get(place), drafts.get_mut(place)) else { continue };
+            let (Some(of), Some(drafts)) = (promised.get(place), computed.drafts.get_mut(place)) else {
+                continue;
+            };
             self.computed(of, segment, &own);
             *drafts = own;
         }
-        Ok(drafts)
+        Ok(computed)
     }
 
     fn remove(&mut self, sequence: SequenceId) {
