@@ -193,7 +193,8 @@ impl DraftStats {
         }
     }
 
-    /// Of the draft tokens at each position, the share that was accepted where those before it were.
+    /// Of the draft tokens at each position, the share that was accepted where those before it were. The last position counts
+    /// all later ones, too, so it has no share.
     fn acceptance(&self) -> Vec<f64> {
         let mut before = None;
         let shares = self.positions.iter().map(|position| {
@@ -202,7 +203,7 @@ impl DraftStats {
             position.accepted as f64 / reached.max(1) as f64
         });
         let measured = self.positions.iter().take_while(|position| position.verified > 0).count();
-        shares.take(measured).collect()
+        shares.take(measured.min(DRAFT_POSITIONS - 1)).collect()
     }
 }
 
@@ -262,5 +263,8 @@ mod tests {
         let mut stats = DraftStats::default();
         stats.positions[..3].copy_from_slice(&[position(100, 80), position(90, 40), position(50, 10)]);
         assert_eq!(stats.acceptance(), [0.8, 0.5, 0.25]);
+        stats.positions = [position(100, 100); DRAFT_POSITIONS];
+        stats.positions[DRAFT_POSITIONS - 1] = position(300, 290);
+        assert_eq!(stats.acceptance(), [1.0; DRAFT_POSITIONS - 1]);
     }
 }
