@@ -6,6 +6,7 @@
 mod adapted;
 mod alternating;
 mod finish;
+mod fuse;
 mod hadamard;
 mod history;
 mod hyper;
@@ -24,6 +25,7 @@ use crate::ops::LayerContext;
 pub(crate) use adapted::{AdaptedPass, AdaptedWeight, Adapters};
 pub(crate) use alternating::{AlternatingBlock, CopiesBlock};
 pub(crate) use finish::{FinishBlock, TokenInputs};
+pub(crate) use fuse::FuseBlock;
 pub(crate) use hadamard::HadamardRotation;
 pub(crate) use history::HistoryBlock;
 pub(crate) use hyper::HyperBlock;

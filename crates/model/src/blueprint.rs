@@ -3,6 +3,7 @@
 //! A new family usually adds no variant here, only a file in `families`. A new variant is a new
 //! computation: a folder in `mixers` or a file in `mlps`.
 
+mod draft_head;
 mod footprint;
 mod manifest;
 mod span_rule;
@@ -10,8 +11,9 @@ mod stage;
 mod summary;
 mod validate;
 
+pub use draft_head::{DraftHeadInput, HeadStates, TokenTable};
 pub(crate) use manifest::{
-    EMBED_NORM, HISTORY_PARTS, HYPER_PARTS, OUTPUT_HISTORY, POSITIONS, RESIDUAL_GATES,
+    EMBED_NORM, FUSE, HISTORY_PARTS, HYPER_PARTS, OUTPUT_HISTORY, POSITIONS, RESIDUAL_GATES,
 };
 pub use span_rule::SpanRule;
 pub use stage::Stage;
@@ -219,6 +221,8 @@ pub enum Head {
     Own,
     /// `lm_head` if the checkpoint has one, else the embedding (Gemma 3).
     OwnIfPresent,
+    /// The target model's, of a draft head.
+    Target,
 }
 
 /// Names of the tensors outside the layers.
@@ -416,8 +420,19 @@ pub enum NormPlacement {
     Post { mixer: &'static str, mlp: &'static str },
     /// `x += norm(m(norm(x))); x += norm(f(norm(x)))` (Gemma 2 and 3); each pair is before, after
     Sandwich { mixer: [&'static str; 2], mlp: [&'static str; 2] },
+    /// `n = norm(x); x = (x or n) + m([norm(embeddings), n]); x += f(norm(x))` (EAGLE-3)
+    Beside { embeddings: &'static str, mixer: &'static str, mlp: &'static str, adds_to: BesideSum },
     /// `x += norm(m(norm(x))); x += norm(f(x))`, where the MLP norms what it reads itself
     OpenSandwich { mixer: [&'static str; 2], mlp: &'static str },
+}
+
+/// What a mixer that reads embeddings beside the stream adds to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BesideSum {
+    /// The stream.
+    Stream,
+    /// The norm of the stream, which takes its place.
+    Normed,
 }
 
 impl NormPlacement {
@@ -454,6 +469,7 @@ impl NormPlacement {
             }
             Self::Sandwich { mixer, mlp } => [mixer, mlp].concat(),
             Self::OpenSandwich { mixer: [before, after], mlp } => vec![before, after, mlp],
+            Self::Beside { embeddings, mixer, mlp, .. } => vec![embeddings, mixer, mlp],
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod adapters;
 mod compile_ahead;
+mod draft_pass;
 mod inputs;
 mod launches;
 mod layer;
@@ -16,7 +17,7 @@ use omnibus_kv::{FloatType, KvFormat};
 
 use crate::batch::{Batch, CrossStates, MultimodalRows};
 use crate::blocks::{
-    AdaptedPass, Adapters, Embedding, Linear, MediaVocabularyBlock, NormBlock, PerLayerEmbedding,
+    AdaptedPass, Adapters, Embedding, FuseBlock, Linear, MediaVocabularyBlock, NormBlock, PerLayerEmbedding,
 };
 use crate::blueprint::{Blueprint, EMBED_NORM, Head, LayerSpec, POSITIONS, Stage};
 use crate::error::Error;
@@ -32,6 +33,7 @@ use crate::step_graphs::StepGraphs;
 use crate::weights::{LoadError, Source, Store, Weights};
 use crate::{families, kernel_check, kv_format};
 pub use compile_ahead::PassShape;
+pub(crate) use draft_pass::DraftPass;
 pub use launches::StepLaunches;
 use layer::Layer;
 use pass::PassInput;
@@ -53,6 +55,8 @@ pub struct Model {
     media_vocabulary: Option<MediaVocabularyBlock>,
     stream: StreamEnds,
     embed_norm: Option<NormBlock>,
+    /// Of a draft head.
+    fuse: Option<FuseBlock>,
     layers: Vec<Layer>,
     /// Of the last stage.
     norm: Option<NormBlock>,
@@ -119,13 +123,18 @@ impl Model {
         let mut norm_at = |name: &str, norm| store.norm(&format!("{root}.{name}"), norm, hidden);
         let embed_norm = blueprint.embed_norm.filter(|_| stage.reads_tokens());
         let embed_norm = embed_norm.map(|norm| norm_at(EMBED_NORM, norm)).transpose()?;
+        let final_norm = blueprint.final_norm;
+        let fuse = stage.draft_head();
+        let fuse =
+            fuse.map(|input| FuseBlock::load(input.states, final_norm, &mut store, root)).transpose()?;
+        let mut norm_at = |name: &str, norm| store.norm(&format!("{root}.{name}"), norm, hidden);
         let norm = stage.gives_logits().then(|| norm_at(blueprint.names.final_norm, blueprint.final_norm));
         let norm = norm.transpose()?;
         store.params().evaluate()?;
         let layers = load_layers(&blueprint, &mut store)?;
         let head = match blueprint.head {
             Head::Own if stage.gives_logits() => Some(store.linear("lm_head")?),
-            Head::Own | Head::Tied | Head::OwnIfPresent => None,
+            Head::Own | Head::Tied | Head::OwnIfPresent | Head::Target => None,
         };
         store.params().evaluate()?;
         assert!(store.is_empty(), "the check left only what the blocks take");
@@ -142,6 +151,7 @@ impl Model {
             media_vocabulary,
             stream,
             embed_norm,
+            fuse,
             layers,
             norm,
             head,

@@ -211,6 +211,7 @@ impl Attention {
             rounds_keys: false,
             out_norm: None,
             query_gain: false,
+            inputs: None,
             block_sparse: None,
         }
     }

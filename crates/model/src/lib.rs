@@ -19,6 +19,7 @@ pub mod convert;
 mod cross_weights;
 mod decoder;
 mod dims;
+mod draft_head;
 pub mod encoders;
 mod environment;
 mod error;
@@ -52,13 +53,15 @@ pub use batch::{
     SpanRuns, span_reach,
 };
 pub use blueprint::{
-    AlternatingUpdates, Blueprint, Finish, Head, HyperConnections, LayerSpec, MediaVocabulary, Names,
-    NormPlacement, Passes, PerLayerInputs, Residual, RotatedModule, SpanRule, Stage, StreamKind,
+    AlternatingUpdates, BesideSum, Blueprint, DraftHeadInput, Finish, Head, HeadStates, HyperConnections,
+    LayerSpec, MediaVocabulary, Names, NormPlacement, Passes, PerLayerInputs, Residual, RotatedModule,
+    SpanRule, Stage, StreamKind, TokenTable,
 };
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
 pub use cross_weights::{CrossHead, CrossWeights};
 pub use decoder::{LaunchStats, Model, PassOutput, PassShape, RowLogits, StepLaunches};
 pub use dims::{DimFields, Dims};
+pub use draft_head::{DraftHead, DraftHeadOutput};
 pub use error::Error;
 pub use forward::KvPath;
 pub use input_squares::InputSquares;

@@ -17,6 +17,8 @@ pub enum WeightRewrite {
     DropBeside { tensors: Pattern, other: Pattern },
     /// Discards layers after so many: those that predict further tokens.
     DropLayersFrom { layers: usize },
+    /// Discards all others.
+    Keep { tensors: Pattern },
     /// Another name.
     Rename { from: Pattern, to: Pattern },
     /// Rows of outputs go to several tensors, so many to each.

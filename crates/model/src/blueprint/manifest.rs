@@ -1,7 +1,8 @@
 //! The tensors of a whole network.
 
 use crate::blueprint::{
-    AlternatingUpdates, Blueprint, Finish, Head, HyperConnections, LayerSpec, Residual, StreamKind,
+    AlternatingUpdates, Blueprint, Finish, Head, HeadStates, HyperConnections, LayerSpec, Residual,
+    StreamKind,
 };
 use crate::manifest::{Manifest, Scope, TensorRole};
 use crate::norm::Norm;
@@ -16,6 +17,8 @@ pub(crate) const RESIDUAL_GATES: [&str; 2] = ["add_attn", "add_ffn"];
 pub(crate) const HYPER_PARTS: [&str; 2] = ["attn_hc", "ffn_hc"];
 /// How mixer and MLP read the stream's history, below a layer.
 pub(crate) const HISTORY_PARTS: [&str; 2] = ["self_attention_res", "mlp_res"];
+/// What makes the stream of a draft head, below the root.
+pub(crate) const FUSE: &str = "fuse";
 /// How the head reads it.
 pub(crate) const OUTPUT_HISTORY: &str = "output_attn_res";
 
@@ -59,6 +62,9 @@ impl Blueprint {
             StreamKind::History { .. } => name_history(&mut root, OUTPUT_HISTORY),
             StreamKind::Plain | StreamKind::F32 | StreamKind::Hyper(_) => {}
         }
+        if let Some(input) = self.stage.draft_head() {
+            input.states.name_tensors(&mut root.at(FUSE), self.final_norm);
+        }
         if let Some(norm) = self.embed_norm.filter(|_| first) {
             root.norm(EMBED_NORM, norm, self.hidden);
         }
@@ -85,6 +91,20 @@ impl Blueprint {
             }
         }
         manifest
+    }
+}
+
+impl HeadStates {
+    fn name_tensors(self, at: &mut Scope, norm: Norm) {
+        let hidden = at.hidden;
+        match self {
+            Self::FinalNorm => {
+                at.norm("embedding_norm", norm, hidden);
+                at.norm("state_norm", norm, hidden);
+                at.replicated("projection", 2 * hidden, hidden, false);
+            }
+            Self::Streams(streams) => at.replicated("projection", streams * hidden, hidden, false),
+        }
     }
 }
 

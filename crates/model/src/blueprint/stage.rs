@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::blueprint::{Blueprint, Finish, Head, LayerSpec, Passes, StreamKind};
+use crate::blueprint::{Blueprint, DraftHeadInput, Finish, Head, LayerSpec, Passes, StreamKind, TokenTable};
 use crate::config::ConfigError;
 use crate::mixers::{Candidates, KeyReads, KeySource, Mixer};
 use crate::rules::Broken;
@@ -18,25 +18,40 @@ use crate::weights::Weights;
 pub enum Stage {
     Whole,
     First,
-    Middle { first_layer: usize },
-    Last { first_layer: usize },
+    Middle {
+        first_layer: usize,
+    },
+    Last {
+        first_layer: usize,
+    },
+    /// No part, but a network of its own that reads the hidden states of another.
+    DraftHead(DraftHeadInput),
 }
 
 impl Stage {
     /// Whether it begins with tokens, and not with the stream of the part before it.
     pub fn reads_tokens(self) -> bool {
-        matches!(self, Self::Whole | Self::First)
+        let has_table = |input: DraftHeadInput| input.table == TokenTable::Own;
+        matches!(self, Self::Whole | Self::First) || self.draft_head().is_some_and(has_table)
     }
 
     /// Whether it ends with logits, and not with the stream that the next part begins with.
     pub fn gives_logits(self) -> bool {
-        matches!(self, Self::Whole | Self::Last { .. })
+        matches!(self, Self::Whole | Self::Last { .. } | Self::DraftHead(_))
+    }
+
+    /// What it reads, if it is a draft head.
+    pub fn draft_head(self) -> Option<DraftHeadInput> {
+        match self {
+            Self::DraftHead(input) => Some(input),
+            Self::Whole | Self::First | Self::Middle { .. } | Self::Last { .. } => None,
+        }
     }
 
     /// The index of its first layer in the whole network.
     pub fn first_layer(self) -> usize {
         match self {
-            Self::Whole | Self::First => 0,
+            Self::Whole | Self::First | Self::DraftHead(_) => 0,
             Self::Middle { first_layer } | Self::Last { first_layer } => first_layer,
         }
     }
@@ -67,12 +82,13 @@ impl Blueprint {
 
     /// Whether it has a table of embeddings: for tokens, or for logits.
     pub(crate) fn has_embeddings(&self) -> bool {
-        self.stage.reads_tokens() || (self.stage.gives_logits() && self.head != Head::Own)
+        self.stage.reads_tokens()
+            || (self.stage.gives_logits() && !matches!(self.head, Head::Own | Head::Target))
     }
 
     /// Leaves out the tensors of other parts, quantized or not.
     pub(crate) fn retain_tensors(&self, weights: &mut Weights) {
-        if self.stage == Stage::Whole {
+        if matches!(self.stage, Stage::Whole | Stage::DraftHead(_)) {
             return;
         }
         let modules = |blueprint: &Self| -> BTreeSet<String> {

@@ -285,6 +285,7 @@ impl WeightRewrite {
             | Self::ZeroBias { .. }
             | Self::RoundToBf16 { .. }
             | Self::Drop { .. }
+            | Self::Keep { .. }
             | Self::DropBeside { .. }
             | Self::DropLayersFrom { .. }
             | Self::Transpose { .. } => None,

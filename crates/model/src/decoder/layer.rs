@@ -4,7 +4,9 @@ use crate::blocks::{
     AlternatingBlock, FinishBlock, HistoryBlock, HyperBlock, LaurelBlock, MixerBlock, MlpBlock, NormBlock,
     ResidualBlock, ResidualStream, TokenInputs,
 };
-use crate::blueprint::{HISTORY_PARTS, HYPER_PARTS, LayerSpec, NormPlacement, RESIDUAL_GATES, StreamKind};
+use crate::blueprint::{
+    BesideSum, HISTORY_PARTS, HYPER_PARTS, LayerSpec, NormPlacement, RESIDUAL_GATES, StreamKind,
+};
 use crate::ops::{LayerContext, Ops};
 use crate::weights::{LoadError, Store};
 
@@ -118,7 +120,7 @@ impl Layer {
             LayerStream::Alternating(alternating) => {
                 return self.alternate(alternating, x, inputs, layer);
             }
-            LayerStream::Sum => self.compute(x, layer)?,
+            LayerStream::Sum => self.compute(x, inputs, layer)?,
             LayerStream::History(history) => self.compute_with_history(history, x, layer)?,
             LayerStream::Hyper(parts) => self.compute_with_copies(parts, x, layer)?,
         }
@@ -160,7 +162,7 @@ impl Layer {
     ) -> mlx::Result<()> {
         let predicted = alternating.predict(&x.copies)?;
         let mut active = alternating.active(&predicted)?;
-        self.compute(&mut active, layer)?;
+        self.compute(&mut active, inputs, layer)?;
         x.copies = alternating.correct(&predicted, active.value()?)?;
         let read = alternating.scaled(&x.copies)?;
         for finish in &self.finish {
@@ -221,7 +223,7 @@ impl Layer {
     }
 
     /// Mixer and MLP: the only place that matches on [`NormPlacement`].
-    fn compute(&self, x: &mut ResidualStream, layer: LayerContext) -> mlx::Result<()> {
+    fn compute(&self, x: &mut ResidualStream, inputs: &TokenInputs, layer: LayerContext) -> mlx::Result<()> {
         let [mixed_joins, transformed_joins] = &self.residual;
         match (&self.norm_placement, self.norms.as_slice(), &self.mlp) {
             (NormPlacement::Bare, [], None) => {
@@ -274,6 +276,16 @@ impl Layer {
                 }
                 let transformed = mlp.forward(&x.norm(before_mlp)?)?;
                 transformed_joins.add_normed(x, transformed, after_mlp)?;
+            }
+            (NormPlacement::Beside { adds_to, .. }, [of_embeddings, before, before_mlp], Some(mlp)) => {
+                let (embedded, normed) = (of_embeddings.forward(&inputs.embedded)?, x.norm(before)?);
+                let mixed = self.mixer.forward(&mlx::concatenate(&[&embedded, &normed], -1)?, layer)?;
+                if *adds_to == BesideSum::Normed {
+                    x.set(normed);
+                }
+                mixed_joins.add(x, mixed)?;
+                let transformed = mlp.forward(&x.norm(before_mlp)?)?;
+                transformed_joins.add(x, transformed)?;
             }
             (NormPlacement::OpenSandwich { .. }, [before, after, after_mlp], Some(mlp)) => {
                 let mixed = self.mixer.forward(&x.norm(before)?, layer)?;

@@ -30,17 +30,19 @@ pub(super) enum PassInput<'a> {
     Tokens(&'a Array),
     /// What the stage before gave, `[T, hidden]`.
     Stream(&'a Array),
+    /// Embeddings, and the stream that a draft head made of them and of hidden states, `[T, hidden]` each.
+    Fused { embedded: &'a Array, stream: &'a Array },
 }
 
 /// What the layers of a pass made.
 pub(super) struct Hidden {
-    stream: ResidualStream,
+    pub(super) stream: ResidualStream,
     /// Rows behind the layers that were named, by their index in the whole network.
     behind: BTreeMap<usize, Array>,
 }
 
 /// Rows of hidden states that a pass gives, and which of its own layers they are behind.
-struct WantedRows<'a> {
+pub(super) struct WantedRows<'a> {
     rows: LogitRows,
     places: &'a [HiddenPlace],
 }
@@ -113,7 +115,7 @@ impl Model {
     }
 
     /// Runs the layers.
-    fn hidden(
+    pub(super) fn hidden(
         &self,
         input: PassInput,
         ctx: &ForwardContext,
@@ -153,6 +155,10 @@ impl Model {
                 let inputs = TokenInputs { embedded: stream.clone(), per_layer: None };
                 return Ok((inputs, self.stream.resume(ops, stream.clone())));
             }
+            PassInput::Fused { embedded, stream } => {
+                let inputs = TokenInputs { embedded: embedded.clone(), per_layer: None };
+                return Ok((inputs, self.stream.resume(ops, stream.clone())));
+            }
         };
         let embedded = self.embedded(tokens, ctx)?;
         let per_layer = match (&self.per_layer, &ctx.features) {
@@ -184,7 +190,7 @@ impl Model {
     }
 
     /// The final norm of these rows, `[n, hidden]`.
-    fn normed(&self, mut stream: ResidualStream, rows: &LogitRows) -> mlx::Result<Array> {
+    pub(super) fn normed(&self, mut stream: ResidualStream, rows: &LogitRows) -> mlx::Result<Array> {
         stream.take_rows(rows)?;
         self.stream.end(&self.ops, stream)?.norm(self.final_norm()?)
     }
@@ -223,7 +229,7 @@ impl Model {
         mlx::where_(&is_never, &Array::scalar(f32::NEG_INFINITY, Dtype::F32)?, &logits)
     }
 
-    fn scaled(&self, x: Array, factor: f32) -> mlx::Result<Array> {
+    pub(super) fn scaled(&self, x: Array, factor: f32) -> mlx::Result<Array> {
         if factor == 1.0 { Ok(x) } else { self.ops.scaled(&x, factor) }
     }
 

@@ -19,6 +19,7 @@ impl WeightRewrite {
     ) -> Result<Weights, LoadError> {
         match self {
             Self::Drop { tensors } => weights.retain(|name, _| !tensors.matches(name)),
+            Self::Keep { tensors } => weights.retain(|name, _| tensors.matches(name)),
             Self::DropLayersFrom { layers } => {
                 let pattern = Pattern::from("model.layers.#.**");
                 let layer = |name: &str| pattern.captures(name).and_then(|captures| captures.number);
@@ -133,6 +134,7 @@ impl WeightRewrite {
             }
             Self::MoveFactors { from, to } => from.matches(name) || to.matches(name),
             Self::Drop { .. }
+            | Self::Keep { .. }
             | Self::DropBeside { .. }
             | Self::DropLayersFrom { .. }
             | Self::Rename { .. }

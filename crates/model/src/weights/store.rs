@@ -10,7 +10,7 @@ use super::foreign::convert;
 use crate::blocks::{
     AdaptedWeight, Adapters, Embedding, ExpertLinear, HadamardRotation, LIMITS, Limits, Linear, NormBlock,
 };
-use crate::blueprint::{Blueprint, Head};
+use crate::blueprint::{Blueprint, FUSE, Head};
 use crate::manifest::Manifest;
 use crate::norm::Norm;
 use crate::ops::{CausalConv, Kernels, Ops, Weight};
@@ -331,8 +331,14 @@ pub(crate) fn published(
 
 /// The dtype of the embedding.
 fn stored_dtype(blueprint: &Blueprint, weights: &Weights) -> Result<Dtype, LoadError> {
-    let embed = format!("{}.{}", blueprint.names.root, blueprint.names.embed);
-    let stored = weights.get(&format!("{embed}.scales")).or(weights.get(&format!("{embed}.weight")));
+    let root = blueprint.names.root;
+    let of_module = |module: &str| {
+        let at = |part: &str| weights.get(&format!("{root}.{module}.{part}"));
+        at("scales").or_else(|| at("weight"))
+    };
+    // A draft head may have no table.
+    let projection = || of_module(&format!("{FUSE}.projection"));
+    let stored = of_module(blueprint.names.embed).or_else(projection);
     match stored.map(Array::dtype).transpose()? {
         Some(dtype @ (Dtype::F16 | Dtype::Bf16 | Dtype::F32)) => Ok(dtype),
         _ => Ok(Dtype::Bf16), // Scales of the mx modes are bytes.

@@ -7,6 +7,7 @@ mod audio;
 mod conversion;
 mod cores;
 mod docs;
+mod draft_heads;
 mod environment;
 mod golden;
 mod kv_bits;

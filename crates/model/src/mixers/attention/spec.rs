@@ -56,6 +56,8 @@ pub struct Attention {
     pub out_norm: Option<OutNorm>,
     /// Queries are multiplied by a learned number for each head (Talkie).
     pub query_gain: bool,
+    /// Width of what it reads, if that is not the stream's (EAGLE-3).
+    pub inputs: Option<usize>,
     /// Which blocks of keys a head sees, by their positions.
     pub block_sparse: Option<BlockSparse>,
 }

@@ -11,20 +11,21 @@ impl Tensors for Attention {
     fn name_tensors(&self, at: &mut Scope) {
         let (q, k) = (self.heads * self.head_dim, self.kv_heads * self.head_dim);
         let (v, out) = (self.kv_heads * self.v_head_dim, self.heads * self.v_head_dim);
+        let inputs = self.inputs.unwrap_or(at.hidden);
         let gated = if self.out_gate == Some(OutputGate::InQueries) { 2 * q } else { q };
-        at.heads("q_proj", at.hidden, gated, self.qkv_bias);
+        at.heads("q_proj", inputs, gated, self.qkv_bias);
         match self.keys {
             KeySource::Own => {
-                at.heads("k_proj", at.hidden, k, self.qkv_bias);
-                at.heads("v_proj", at.hidden, v, self.qkv_bias);
+                at.heads("k_proj", inputs, k, self.qkv_bias);
+                at.heads("v_proj", inputs, v, self.qkv_bias);
             }
-            KeySource::OwnAsValues => at.heads("k_proj", at.hidden, k, self.qkv_bias),
+            KeySource::OwnAsValues => at.heads("k_proj", inputs, k, self.qkv_bias),
             KeySource::Layer(_) => {}
         }
         at.row("o_proj", out, at.hidden, self.out_bias);
         match self.out_gate {
-            Some(OutputGate::PerElement) => at.heads("gate_proj", at.hidden, out, false),
-            Some(OutputGate::PerHead(_)) => at.heads("gate_proj", at.hidden, self.heads, false),
+            Some(OutputGate::PerElement) => at.heads("gate_proj", inputs, out, false),
+            Some(OutputGate::PerHead(_)) => at.heads("gate_proj", inputs, self.heads, false),
             Some(OutputGate::InQueries) | None => {}
         }
         if let Some(OutNorm::AllHeads(norm)) = self.out_norm {

@@ -1,0 +1,57 @@
+//! Where the stream of a draft head begins.
+
+use mlx::Array;
+
+use super::{Linear, NormBlock};
+use crate::blueprint::{FUSE, HeadStates};
+use crate::norm::Norm;
+use crate::weights::{LoadError, Store};
+
+/// How embeddings and hidden states become a stream, with its weights.
+pub(crate) enum FuseBlock {
+    /// Both, each behind a norm, through one projection.
+    Joined { embedding: NormBlock, state: NormBlock, projection: Linear },
+    /// Streams of the target model through a projection.
+    Streams { projection: Linear },
+}
+
+impl FuseBlock {
+    /// `norm`: that of what is joined.
+    pub(crate) fn load(
+        states: HeadStates,
+        norm: Norm,
+        store: &mut Store,
+        root: &str,
+    ) -> Result<Self, LoadError> {
+        let (at, hidden) = (format!("{root}.{FUSE}"), store.hidden());
+        Ok(match states {
+            HeadStates::FinalNorm => Self::Joined {
+                embedding: store.norm(&format!("{at}.embedding_norm"), norm, hidden)?,
+                state: store.norm(&format!("{at}.state_norm"), norm, hidden)?,
+                projection: store.linear(&format!("{at}.projection"))?,
+            },
+            HeadStates::Streams(_) => {
+                Self::Streams { projection: store.linear(&format!("{at}.projection"))? }
+            }
+        })
+    }
+
+    /// The target model's hidden states, `[T, width]`, as passes read them.
+    pub(crate) fn of_target(&self, states: &Array) -> mlx::Result<Array> {
+        match self {
+            Self::Joined { .. } => Ok(states.clone()),
+            Self::Streams { projection } => projection.forward(states),
+        }
+    }
+
+    /// The stream, `[T, hidden]`, of embeddings and states of as many rows.
+    pub(crate) fn stream(&self, embedded: &Array, states: &Array) -> mlx::Result<Array> {
+        match self {
+            Self::Joined { embedding, state, projection } => {
+                let both = [&embedding.forward(embedded)?, &state.forward(states)?];
+                projection.forward(&mlx::concatenate(&both, -1)?)
+            }
+            Self::Streams { .. } => Ok(states.clone()),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Draft heads: networks of one layer that draft tokens from the hidden states of a target model. They read the target's table of
+//! embeddings and its output matrix where they have none of their own.
+//!
+//! Row `i` of a pass has the token that follows position `i` and the hidden state of position `i`; its logits are of the token
+//! behind that one. The next pass reads that token with what this one gave.
+
+mod eagle3;
+mod mtp;
+
+use mlx::{Array, Dtype};
+
+use crate::batch::{Batch, HiddenPlace};
+use crate::blueprint::{Blueprint, Head, TokenTable};
+use crate::decoder::{DraftPass, Model};
+use crate::error::Error;
+use crate::kv_cache::KvCache;
+use crate::weights::Source;
+
+/// A draft head with its weights. Stays on the thread that built it.
+pub struct DraftHead {
+    network: Model,
+    places: Vec<HiddenPlace>,
+    /// For each token of the target, its row of the head's own logits, `[vocab]` i32; one row behind the last for tokens that it
+    /// never drafts.
+    own_rows: Option<Array>,
+}
+
+/// What a pass gives of the rows that the batch names.
+pub struct DraftHeadOutput {
+    /// Float32, `[n, vocab]`, of the target's tokens.
+    pub logits: Array,
+    /// What the next pass reads, `[n, hidden]`.
+    pub states: Array,
+}
+
+impl DraftHead {
+    /// The head that a checkpoint has for predicting further tokens (MTP). `None` if it has none, or none of a known form.
+    ///
+    /// Source: `DeepSeek-V3 Technical Report`, section 2.2; vLLM `model_executor/models/deepseek_mtp.py`, `qwen3_next_mtp.py`,
+    /// `mimo_mtp.py`.
+    pub fn of_checkpoint(source: &Source, target: &Model) -> Result<Option<Self>, Error> {
+        let config = source.config()?;
+        let Some((blueprint, weights)) = mtp::read(target.blueprint(), source.weights()?)? else {
+            return Ok(None);
+        };
+        let in_config = |error| Error::Config { file: source.path("config.json"), error: Box::new(error) };
+        let quantization = crate::quantization::Quantization::read(&config).map_err(in_config)?;
+        let network = Model::build(blueprint, quantization, weights, target.kernels())?;
+        network.use_kernels(target.kernel_choice());
+        Ok(Some(Self { network, places: vec![HiddenPlace::FinalNorm], own_rows: None }))
+    }
+
+    /// An EAGLE-3 head for this target, of a checkpoint of its own, in the layout of SafeAILab and SpecForge or that of
+    /// speculators.
+    ///
+    /// Source: `EAGLE-3: Scaling up Inference Acceleration of Large Language Models via Training-Time Test` (arXiv 2503.01840);
+    /// SafeAILab/EAGLE `eagle/model/cnets.py`; vLLM `model_executor/models/llama_eagle3.py`.
+    pub fn eagle3(source: &Source, target: &Model) -> Result<Self, Error> {
+        let eagle3::Checkpoint { blueprint, weights, places, own_rows } = eagle3::read(source, target)?;
+        let in_config = |error| Error::Config { file: source.path("config.json"), error: Box::new(error) };
+        let quantization = crate::quantization::Quantization::read(&source.config()?).map_err(in_config)?;
+        let network = Model::build(blueprint, quantization, weights, target.kernels())?;
+        network.use_kernels(target.kernel_choice());
+        Ok(Self { network, places, own_rows })
+    }
+
+    /// Whether a config is that of an EAGLE-3 head.
+    pub fn is_eagle3(source: &Source) -> Result<bool, Error> {
+        Ok(eagle3::is_eagle3(&source.config()?))
+    }
+
+    /// Its own network: its caches and shapes.
+    pub fn blueprint(&self) -> &Blueprint {
+        self.network.blueprint()
+    }
+
+    /// Its own network.
+    pub fn network(&self) -> &Model {
+        &self.network
+    }
+
+    /// Where the target's hidden states are read. What passes read are those of all places, one beside the other.
+    pub fn places(&self) -> &[HiddenPlace] {
+        &self.places
+    }
+
+    /// Width of the target's hidden states that it reads.
+    pub fn state_width(&self) -> usize {
+        self.blueprint().hidden * self.places.len()
+    }
+
+    /// The target's hidden states, `[T, state_width]`, as passes read them, `[T, hidden]`.
+    pub fn states_of_target(&self, states: &Array) -> mlx::Result<Array> {
+        self.network.states_of_target(states)
+    }
+
+    /// Builds the graph of one pass. `None` if the batch names no rows for logits.
+    ///
+    /// `batch.tokens`: for each row the token that follows it. `states`: `[T, hidden]`.
+    pub fn forward(
+        &self,
+        target: &Model,
+        states: &Array,
+        batch: &Batch,
+        cache: &mut KvCache,
+    ) -> mlx::Result<Option<DraftHeadOutput>> {
+        let own_table = |input| matches!(input, TokenTable::Own);
+        let input = self.blueprint().stage.draft_head().map(|input| input.table);
+        let embedded = match input.is_some_and(own_table) {
+            true => self.network.embeddings(&batch.tokens)?,
+            false => target.embeddings(&batch.tokens)?.astype(self.network.dtype())?,
+        };
+        let pass = self.network.draft_pass(&embedded, states, batch, cache)?;
+        let Some(DraftPass { normed, states }) = pass else { return Ok(None) };
+        let logits = match self.blueprint().head {
+            Head::Target => target.logits(&normed.astype(target.dtype())?)?,
+            Head::Own | Head::Tied | Head::OwnIfPresent => self.network.logits(&normed)?,
+        };
+        let logits = match &self.own_rows {
+            Some(rows) => logits.pad(&[(0, 0), (0, 1)], f32::NEG_INFINITY)?.take(rows, 1)?,
+            None => logits,
+        };
+        Ok(Some(DraftHeadOutput { logits: logits.astype(Dtype::F32)?, states }))
+    }
+}

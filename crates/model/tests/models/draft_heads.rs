@@ -1,0 +1,227 @@
+//! Draft heads: golden logits of their first pass, of passes that follow their own, and of those after a rejection.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use mlx::Array;
+use omnibus_kv::{BlockId, BlockTable};
+use omnibus_model::{
+    Batch, DraftHead, DraftHeadOutput, HiddenRows, Kernels, KvCache, KvCacheGroup, Model, Segment, Source,
+};
+use serde_json::Value;
+
+use crate::golden::generate;
+
+const BLOCK_SIZE: usize = 4;
+
+/// Tokens of the prompt.
+const PROMPT: usize = 23;
+
+/// A head, its target, and what the reference computes with them.
+struct Fixture {
+    name: &'static str,
+    target: Model,
+    head: DraftHead,
+    golden: BTreeMap<String, Array>,
+    tokens: Vec<i32>,
+    bound: f32,
+}
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/draft-heads").join(name)
+}
+
+/// A directory with the weights of a recipe.
+fn checkpoint(of: &Path, name: &str) -> Source {
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("draft-heads").join(name);
+    std::fs::create_dir_all(&to).unwrap();
+    let recipe: Value = serde_json::from_slice(&std::fs::read(of.join("tensors.json")).unwrap()).unwrap();
+    let mut weights = generate::weights(&recipe).unwrap();
+    for (copy, original) in recipe["copies"].as_object().into_iter().flatten() {
+        let original = weights[original.as_str().unwrap()].clone();
+        weights.insert(copy.clone(), original);
+    }
+    if let Some(stored) = recipe["stored"].as_str() {
+        weights.extend(mlx::io::load_safetensors(of.join(stored)).unwrap());
+    }
+    let tensors = weights.iter().map(|(name, tensor)| (name.as_str(), tensor));
+    mlx::io::save_safetensors(to.join("model.safetensors"), tensors, []).unwrap();
+    std::fs::copy(of.join("config.json"), to.join("config.json")).unwrap();
+    Source::Directory(to)
+}
+
+impl Fixture {
+    fn read(name: &'static str, kernels: Kernels) -> Self {
+        let at = folder(name);
+        let (target, head) = if at.join("draft").is_dir() {
+            let target = checkpoint(&at.join("target"), &format!("{name}.target"));
+            let target = Model::load(&target, kernels).unwrap();
+            let head = checkpoint(&at.join("draft"), &format!("{name}.draft"));
+            let head = DraftHead::eagle3(&head, &target).unwrap();
+            (target, head)
+        } else {
+            let source = checkpoint(&at, name);
+            let target = Model::load(&source, kernels).unwrap();
+            let head = DraftHead::of_checkpoint(&source, &target).unwrap().unwrap();
+            (target, head)
+        };
+        let golden = at.join("golden.safetensors");
+        let bytes = std::fs::read(&golden).unwrap();
+        let (_, metadata) = safetensors::SafeTensors::read_metadata(&bytes).unwrap();
+        let metadata = metadata.metadata().clone().unwrap_or_default();
+        let sensitivity: f32 = metadata["sensitivity"].parse().unwrap();
+        let golden: BTreeMap<String, Array> =
+            mlx::io::load_safetensors(&golden).unwrap().into_iter().collect();
+        let mut tokens = golden["prompt.0"].to_vec::<i32>().unwrap();
+        tokens.extend(golden["decode.0"].to_vec::<i32>().unwrap());
+        Self { name, target, head, golden, tokens, bound: (20.0 * sensitivity).max(1e-4) }
+    }
+
+    /// The target's hidden states of the prompt and the three tokens behind it, and its logits behind the last four.
+    fn target_states(&self) -> (Array, Array) {
+        let mut cache = Cached::of(&self.target);
+        let rows: Vec<usize> = (0..PROMPT + 3).collect();
+        let hidden = HiddenRows { rows, places: self.head.places().to_vec() };
+        let tokens = &self.tokens[..PROMPT + 3];
+        let batch =
+            Batch { hidden: Some(hidden), ..cache.batch(tokens, 0, (PROMPT - 1..PROMPT + 3).collect()) };
+        let pass = self.target.forward(&batch, &mut cache.0).unwrap();
+        let states = mlx::concatenate(&pass.hidden.iter().collect::<Vec<_>>(), -1).unwrap();
+        (states, pass.logits.unwrap().0)
+    }
+
+    #[track_caller]
+    fn assert_near(&self, found: &Array, golden: &str) {
+        let expected = self.golden[golden].to_vec::<f32>().unwrap();
+        let found = found.astype(mlx::Dtype::F32).unwrap().to_vec::<f32>().unwrap();
+        assert_eq!(found.len(), expected.len(), "{} {golden}", self.name);
+        let largest = expected.iter().fold(0f32, |most, value| most.max(value.abs()));
+        let distance =
+            found.iter().zip(&expected).map(|(one, other)| (one - other).abs()).fold(0f32, f32::max);
+        assert!(distance <= self.bound * largest, "{} {golden}: {}", self.name, distance / largest);
+    }
+}
+
+/// A KV cache with the blocks of one sequence.
+struct Cached(KvCache);
+
+impl Cached {
+    fn of(model: &Model) -> Self {
+        let groups = model.blueprint().kv_cache_groups(model.kv_float());
+        let blocks = vec![12; groups.len()];
+        Self(KvCache::new(model.blueprint(), &blocks, BLOCK_SIZE, model.kv_float()).unwrap())
+    }
+
+    fn batch(&self, tokens: &[i32], context: usize, logits_at: Vec<usize>) -> Batch {
+        let table = |group: &KvCacheGroup| {
+            let blocks: &[u32] = if group.spec.kind.is_state() { &[5] } else { &[7, 3, 1, 4, 6, 9, 2, 8] };
+            let blocks = blocks.iter().copied().map(BlockId).collect();
+            BlockTable { blocks, ..BlockTable::new(group.spec.kind, BLOCK_SIZE) }
+        };
+        let tables = self.0.groups().iter().map(table).collect();
+        let len = tokens.len();
+        let segments =
+            vec![Segment { first: 0, len, context, prompt: PROMPT, samples: 1, adapter: None, tables }];
+        let tokens = Array::from_slice(tokens, &[len as i32]).unwrap();
+        Batch { tokens, segments, logits_at, multimodal: None, hidden: None }
+    }
+}
+
+/// Passes of a head over one sequence.
+struct Drafting<'a> {
+    fixture: &'a Fixture,
+    cache: Cached,
+    states: &'a Array,
+}
+
+impl Drafting<'_> {
+    /// The tokens behind the rows from `context` on, with the target's states.
+    fn first(&mut self, tokens: &[i32], context: usize) -> DraftHeadOutput {
+        let end = (context + tokens.len()) as i32;
+        let states = self.states.slice(&[context as i32, 0], &[end, self.states.dim(1).unwrap()]).unwrap();
+        let states = self.fixture.head.states_of_target(&states).unwrap();
+        self.pass(tokens, context, &states)
+    }
+
+    fn pass(&mut self, tokens: &[i32], context: usize, states: &Array) -> DraftHeadOutput {
+        let batch = self.cache.batch(tokens, context, vec![tokens.len() - 1]);
+        let Fixture { head, target, .. } = self.fixture;
+        head.forward(target, states, &batch, &mut self.cache.0).unwrap().unwrap()
+    }
+
+    /// A first pass over `tokens`, and one after it for each of `fed`. Gives the logits of all.
+    fn round(&mut self, tokens: &[i32], context: usize, fed: &[i32]) -> Array {
+        let mut outputs = vec![self.first(tokens, context)];
+        for (token, at) in fed.iter().zip(context + tokens.len()..) {
+            let before = outputs.last().unwrap().states.clone();
+            outputs.push(self.pass(&[*token], at, &before));
+        }
+        let logits: Vec<&Array> = outputs.iter().map(|output| &output.logits).collect();
+        mlx::concatenate(&logits, 0).unwrap()
+    }
+}
+
+const HEADS: [&str; 6] = [
+    "deepseek_v3.mtp.hf",
+    "glm4_moe.mtp.hf",
+    "qwen3_next.mtp.hf",
+    "qwen3_5.mtp.hf",
+    "eagle3.llama",
+    "eagle3.qwen3",
+];
+
+#[test]
+fn draft_heads_give_the_golden_logits() {
+    for (name, kernels) in
+        HEADS.into_iter().flat_map(|name| [(name, Kernels::Mlx), (name, Kernels::fastest())])
+    {
+        let fixture = Fixture::read(name, kernels);
+        let (states, target_logits) = fixture.target_states();
+        let states_are = if fixture.golden.contains_key("aux.0") { "aux.0" } else { "hidden.0" };
+        fixture.assert_near(&states, states_are);
+        fixture.assert_near(&target_logits, "target.0");
+        let decode = &fixture.tokens[PROMPT..];
+        let mut drafting =
+            Drafting { fixture: &fixture, cache: Cached::of(fixture.head.network()), states: &states };
+        let first = drafting.round(&fixture.tokens[1..=PROMPT], 0, &decode[1..4]);
+        let second = drafting.round(&[decode[1], decode[2], decode[4]], PROMPT, &decode[5..8]);
+        for (logits, golden) in [(first, "logits.0"), (second, "logits2.0")] {
+            fixture.assert_near(&fixture.drafted(logits), golden);
+        }
+    }
+}
+
+impl Fixture {
+    /// Logits of the tokens that the head drafts, in the order of its own rows.
+    fn drafted(&self, logits: Array) -> Array {
+        let maps = folder(self.name).join("draft/maps.safetensors");
+        if !maps.is_file() {
+            return logits;
+        }
+        let maps: BTreeMap<String, Array> = mlx::io::load_safetensors(maps).unwrap().into_iter().collect();
+        let offsets = maps["d2t"].to_vec::<i32>().unwrap();
+        let tokens: Vec<i32> = (0..).zip(&offsets).map(|(row, offset)| row + offset).collect();
+        let never = logits.astype(mlx::Dtype::F32).unwrap().to_vec::<f32>().unwrap();
+        let drafted = never.iter().filter(|logit| logit.is_finite()).count();
+        assert_eq!(drafted, tokens.len() * logits.dim(0).unwrap() as usize, "others are never drafted");
+        logits.take(&Array::from_slice(&tokens, &[tokens.len() as i32]).unwrap(), 1).unwrap()
+    }
+}
+
+#[test]
+fn a_checkpoint_without_a_head_has_none() {
+    let at = folder("eagle3.llama").join("target");
+    let source = checkpoint(&at, "without");
+    let target = Model::load(&source, Kernels::Mlx).unwrap();
+    assert!(DraftHead::of_checkpoint(&source, &target).unwrap().is_none());
+}
+
+#[test]
+fn a_head_for_another_target_is_refused_with_what_differs() {
+    let source = checkpoint(&folder("deepseek_v3.mtp.hf"), "other-target");
+    let target = Model::load(&source, Kernels::Mlx).unwrap();
+    let head = checkpoint(&folder("eagle3.qwen3").join("draft"), "other-head");
+    let error = DraftHead::eagle3(&head, &target).err().unwrap().to_string();
+    assert!(error.contains("eagle_aux_hidden_state_layer_ids") && error.contains("which has 3"), "{error}");
+    assert!(!error.contains('\n'), "{error}");
+}
