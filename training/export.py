@@ -12,17 +12,18 @@ import mlx.core as mx
 import chatml
 
 GROUP, BITS = 64, 8
+MTP_BITS = 4  # what its rounding gets wrong costs acceptance, never a token
 MOST_BYTES = 8_000_000
 
 
-def quantized(weights):
+def quantized(weights, bits=BITS):
     """Matrices in MLX's affine format, all other weights and the scales in float32, which is the fast path on a CPU."""
     out = {}
     for name, weight in weights.items():
         weight = weight.astype(mx.float32)
         if weight.ndim == 2:
             base = name.removesuffix(".weight")
-            out[base + ".weight"], out[base + ".scales"], out[base + ".biases"] = mx.quantize(weight, group_size=GROUP, bits=BITS)
+            out[base + ".weight"], out[base + ".scales"], out[base + ".biases"] = mx.quantize(weight, group_size=GROUP, bits=bits)
         else:
             out[name] = weight
     return out
@@ -30,10 +31,16 @@ def quantized(weights):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--run", type=Path, required=True)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--run", type=Path)
+    source.add_argument("--mtp", type=Path, help="what mtp.py left: only the head is written")
     parser.add_argument("--to", type=Path, required=True)
     args = parser.parse_args()
     args.to.mkdir(parents=True, exist_ok=True)
+    if args.mtp:
+        head = quantized(mx.load(str(args.mtp / "mtp.safetensors")), MTP_BITS)
+        mx.save_safetensors(str(args.to / "mtp.safetensors"), head, metadata={"format": "mlx"})
+        return check_size(args.to)
     weights = quantized(mx.load(str(args.run / "weights.safetensors")))
     mx.save_safetensors(str(args.to / "model.safetensors"), weights, metadata={"format": "mlx"})
     cfg = json.loads((args.run / "config.json").read_text())
@@ -48,9 +55,13 @@ def main():
         "errors": "replace", "model_max_length": cfg["max_position_embeddings"], "split_special_tokens": False, "tokenizer_class": "PreTrainedTokenizerFast", "chat_template": chatml.TEMPLATE,
     })
     write(args.to / "generation_config.json", {"bos_token_id": ids[chatml.STOP], "do_sample": False, "eos_token_id": [ids[chatml.END], ids[chatml.STOP]], "pad_token_id": ids[chatml.STOP]})
-    total = sum(file.stat().st_size for file in args.to.iterdir())
-    print({file.name: file.stat().st_size for file in sorted(args.to.iterdir())}, "total", total)
-    assert total <= MOST_BYTES, f"{total} bytes are more than {CARD['max_bytes']}"
+    check_size(args.to)
+
+
+def check_size(folder):
+    total = sum(file.stat().st_size for file in folder.iterdir())
+    print({file.name: file.stat().st_size for file in sorted(folder.iterdir())}, "total", total)
+    assert total <= MOST_BYTES, f"{total} bytes are more than {MOST_BYTES}"
 
 
 def write(path, value):

@@ -8,6 +8,7 @@ pub const FILES: &[(&str, &[u8])] = &[
     ("config.json", include_bytes!("../models/omnibus-mini/config.json")),
     ("generation_config.json", include_bytes!("../models/omnibus-mini/generation_config.json")),
     ("model.safetensors", include_bytes!("../models/omnibus-mini/model.safetensors")),
+    ("mtp.safetensors", include_bytes!("../models/omnibus-mini/mtp.safetensors")),
     ("tokenizer.json", include_bytes!("../models/omnibus-mini/tokenizer.json")),
     ("tokenizer_config.json", include_bytes!("../models/omnibus-mini/tokenizer_config.json")),
 ];

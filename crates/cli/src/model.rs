@@ -31,7 +31,8 @@ pub fn source(model: Option<&str>, served_names: &[String]) -> Result<ModelSourc
 
 /// Settings whose draft model is a directory: one on the hub is downloaded unless the cache has it.
 pub fn with_local_draft(mut settings: EngineSettings) -> Result<EngineSettings, Error> {
-    let asks = !matches!(settings.speculation.source, DraftSource::Off | DraftSource::Ngram);
+    let asks =
+        !matches!(settings.speculation.source, DraftSource::Off | DraftSource::Ngram | DraftSource::Mtp);
     let Some(draft) = settings.speculation.draft_model.as_ref().filter(|_| asks) else { return Ok(settings) };
     if !draft.is_dir() {
         let name = draft.to_string_lossy();

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 /// Where draft tokens come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum DraftSource {
-    /// Where there is a draft model, that or what followed the same tokens before, whichever makes tokens faster. Else the
-    /// latter on a CPU, and none on a GPU, where that is not measured yet.
+    /// Where there is a draft model or head, that or what followed the same tokens before, whichever makes tokens faster. Else
+    /// the latter on a CPU, and none on a GPU, where that is not measured yet. On a CPU the MTP head of a checkpoint is used.
     #[default]
     Auto,
     /// None.
@@ -17,6 +17,10 @@ pub enum DraftSource {
     Ngram,
     /// A draft model.
     Model,
+    /// The head of the model's own checkpoint that predicts further tokens.
+    Mtp,
+    /// An EAGLE-3 head, in the place of a draft model.
+    Eagle3,
 }
 
 /// Settings of speculative decoding.
@@ -26,7 +30,7 @@ pub struct SpeculationSettings {
     pub source: DraftSource,
     /// Most draft tokens of a sequence in a step.
     pub num_draft_tokens: usize,
-    /// The directory of a smaller model with the same vocabulary, which drafts.
+    /// The directory of what drafts: a smaller model with the same vocabulary, or an EAGLE-3 head.
     pub draft_model: Option<PathBuf>,
 }
 

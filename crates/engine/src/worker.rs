@@ -9,7 +9,7 @@ mod capacity;
 mod catch_panic;
 mod device_call;
 mod device_client;
-mod draft_model;
+mod drafting;
 mod drafts;
 mod engine_loop;
 mod faulty_device;
@@ -41,13 +41,14 @@ use crate::logits_processor::LogitsProcessors;
 use crate::memory_plan::MemoryPlan;
 use crate::message::{Command, Ready, ReportSender};
 use crate::settings::{CpuActivations, DeviceChoice, Settings};
-use crate::speculation::DraftSource;
 use crate::whisper::rules::{SPEECH_RULES, SpeechRules};
 use crate::whisper::tokens::SpeechTokens;
 use device_client::DeviceClient;
+use drafting::LoadedDrafter;
 use drafts::Drafts;
 use faulty_device::FaultyDevice;
 pub use padding::Padding;
+use proposer::DraftNetwork;
 
 /// What the thread owns besides the model's files.
 #[derive(Default)]
@@ -120,7 +121,7 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
     if let Some(bytes) = settings.adapter_memory {
         model.limit_adapter_bytes(bytes);
     }
-    let draft = load_draft(source, &model, kernels, settings)?;
+    let draft = LoadedDrafter::load(source, &model, settings)?;
     let mut settings = settings.on(mlx::device::default().map_err(StartError::new)?);
     let prompt_file = prompt_file::PromptFile::open(&mut settings, source, model.blueprint())?;
     let settings = &settings;
@@ -146,8 +147,8 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
         adapters,
     };
     let scheduler = omnibus_core::Scheduler::new(capacity.scheduler_settings(&model, settings));
-    let draft = draft.map(|draft| capacity.draft_model(draft, &model)).transpose()?;
-    let draft_context = draft.as_ref().map(|draft| draft.blueprint().context.unwrap_or(usize::MAX));
+    let asked = draft.as_ref().map(|draft| DraftNetwork { context: draft.context(), reads: draft.reads() });
+    let draft = draft.map(|draft| capacity.drafter(draft, &model)).transpose()?;
     let mut runner = model_runner::ModelRunner::new(model, &capacity, settings).map_err(StartError::new)?;
     runner.set_processors(all_processors(source, processors, settings));
     runner.set_media(media);
@@ -166,7 +167,7 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
     let smaller_pools = capacity.smaller.into();
     let grammars = grammars::Grammars::new(source, ready.vocab_size, &settings.grammar_limits);
     let device_kind = mlx::device::default().map_err(StartError::new)?;
-    let proposers = proposer::proposers_of(settings, device_kind, draft_context);
+    let proposers = proposer::proposers_of(settings, device_kind, asked);
     let drafts =
         (!proposers.is_empty()).then(|| Drafts::new(proposers, settings.speculation.num_draft_tokens));
     Ok(Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars, drafts })
@@ -190,29 +191,6 @@ fn load_model(source: &Source, kernels: Kernels, settings: &Settings) -> Result<
         model.limit_attention_span(tokens, SINK_TOKENS);
     }
     Ok(model)
-}
-
-/// Loads the draft model of the settings, unless there are no drafts.
-fn load_draft(
-    source: &Source,
-    target: &Model,
-    kernels: Kernels,
-    settings: &Settings,
-) -> Result<Option<Model>, StartError> {
-    let speculation = &settings.speculation;
-    let of = match (speculation.source, &speculation.draft_model) {
-        (DraftSource::Model, None) => {
-            return Err(StartError::new(
-                "--draft model needs --draft-model, a smaller model with the same vocabulary",
-            ));
-        }
-        (DraftSource::Auto | DraftSource::Model, Some(directory)) => Source::Directory(directory.clone()),
-        (DraftSource::Off | DraftSource::Ngram, _) | (DraftSource::Auto, None) => return Ok(None),
-    };
-    MemoryPlan::check_weights(&of, &DeviceMemory::read(settings.memory_limit))?;
-    let draft = Model::load(&of, kernels).map_err(StartError::new)?;
-    draft_model::check(&draft, &of, target, source)?;
-    Ok(Some(draft))
 }
 
 /// The processors of the embedding program and of the engine itself.

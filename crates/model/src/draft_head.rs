@@ -34,15 +34,18 @@ pub struct DraftHeadOutput {
 }
 
 impl DraftHead {
-    /// The head that a checkpoint has for predicting further tokens (MTP). `None` if it has none, or none of a known form.
+    /// The head that a checkpoint has for predicting further tokens (MTP), among its weights or in `mtp.safetensors`. `None` if it
+    /// has none, or none of a known form.
     ///
     /// Source: `DeepSeek-V3 Technical Report`, section 2.2; vLLM `model_executor/models/deepseek_mtp.py`, `qwen3_next_mtp.py`,
     /// `mimo_mtp.py`.
     pub fn of_checkpoint(source: &Source, target: &Model) -> Result<Option<Self>, Error> {
         let config = source.config()?;
-        let Some((blueprint, weights)) = mtp::read(target.blueprint(), source.weights()?)? else {
-            return Ok(None);
+        let found = match source.mtp_weights()? {
+            Some(weights) => mtp::apart(target.blueprint(), weights),
+            None => mtp::read(target.blueprint(), source.weights()?)?,
         };
+        let Some((blueprint, weights)) = found else { return Ok(None) };
         let in_config = |error| Error::Config { file: source.path("config.json"), error: Box::new(error) };
         let quantization = crate::quantization::Quantization::read(&config).map_err(in_config)?;
         let network = Model::build(blueprint, quantization, weights, target.kernels())?;

@@ -4,7 +4,7 @@ use omnibus_core as core;
 use omnibus_kv::CacheKind;
 use omnibus_model::{Blueprint, KvCacheGroup, KvStorage, Model, UnquantizedPrefix};
 
-use super::draft_model::{self, DraftModel, full_attention_group};
+use super::drafting::{Drafter, LoadedDrafter, full_attention_group};
 use crate::device_memory::DeviceMemory;
 use crate::error::StartError;
 use crate::memory_plan::MemoryPlan;
@@ -47,10 +47,10 @@ pub(super) struct Capacity {
 
 impl Capacity {
     /// Divides the KV cache's memory among the groups, so that all hold equally many tokens.
-    /// A draft model has as many blocks as the group that holds whole sequences.
+    /// A network that drafts has as many blocks as the group that holds whole sequences.
     pub(super) fn of(
         model: &Model,
-        draft: Option<&Model>,
+        draft: Option<&LoadedDrafter>,
         media: MediaMemory,
         settings: &Settings,
     ) -> Result<Self, StartError> {
@@ -118,11 +118,11 @@ impl Capacity {
         })
     }
 
-    /// The draft model with its KV cache, for a loaded model.
-    pub(super) fn draft_model(&self, draft: Model, model: &Model) -> Result<DraftModel, StartError> {
+    /// A network that drafts with its KV cache, for a loaded model.
+    pub(super) fn drafter(&self, draft: LoadedDrafter, model: &Model) -> Result<Drafter, StartError> {
         let whole = full_attention_group(&model.blueprint().kv_cache_groups(self.storage));
         let blocks = whole.and_then(|group| self.blocks.get(group)).copied().unwrap_or(0);
-        DraftModel::new(draft, model.blueprint().vocab, blocks, self.block_size).map_err(StartError::new)
+        draft.with_cache(model.blueprint().vocab, blocks, self.block_size).map_err(StartError::new)
     }
 
     /// Whether there is memory besides the pools that blocks can be copied to.
@@ -184,7 +184,7 @@ const UNQUANTIZED_SHARE: u64 = 2;
 /// Block counts of the groups, given limits.
 struct Sizing<'a> {
     groups: &'a [KvCacheGroup],
-    /// Of the draft model.
+    /// Of the network that drafts.
     draft_groups: &'a [KvCacheGroup],
     settings: &'a Settings,
     context: usize,
@@ -285,14 +285,17 @@ impl Sizing<'_> {
     }
 }
 
-/// The groups of a draft model, which needs a group of the target model's with whole sequences.
-fn draft_groups(draft: Option<&Model>, groups: &[KvCacheGroup]) -> Result<Vec<KvCacheGroup>, StartError> {
+/// The groups of a network that drafts, which needs a group of the target model's with whole sequences.
+fn draft_groups(
+    draft: Option<&LoadedDrafter>,
+    groups: &[KvCacheGroup],
+) -> Result<Vec<KvCacheGroup>, StartError> {
     if draft.is_some() && full_attention_group(groups).is_none() {
         return Err(StartError::new(
-            "this model has no layers that attend to all tokens; a draft model needs one",
+            "this model has no layers that attend to all tokens; a draft model or head needs one",
         ));
     }
-    Ok(draft.map(draft_model::groups).unwrap_or_default())
+    Ok(draft.map(LoadedDrafter::groups).unwrap_or_default())
 }
 
 /// The requested size of the KV cache, if it fits beside the weights. The rest of the plan is an estimate, so it refuses

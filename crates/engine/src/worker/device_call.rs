@@ -13,7 +13,7 @@ use omnibus_kv::BlockId;
 use omnibus_model::BlockImport;
 use serde::{Deserialize, Serialize};
 
-use super::draft_model::DraftSegment;
+use super::drafting::DraftSegment;
 use super::step_input::StepInput;
 use crate::media::{EncoderPixels, JobMedia, MediaKey};
 use crate::message::{JobUpdate, TokenLogprobs};
@@ -43,8 +43,8 @@ pub(super) enum DeviceCall {
     Sample { step: u64, changes: Box<SamplingChanges> },
     /// Waits for a step. Replies [`DeviceReply::Step`].
     Read { step: u64 },
-    /// Computes draft tokens with the draft model, between steps. Replies [`DeviceReply::Drafts`]. After an error there is no
-    /// draft model any more.
+    /// Computes draft tokens with the draft model or head, between steps. Replies [`DeviceReply::Drafts`]. After an error there
+    /// is none any more.
     Draft(Vec<DraftSegment>),
     /// Drops all steps and sequences and allocates the KV cache again, after a failure. Replies [`DeviceReply::Done`].
     Reset,

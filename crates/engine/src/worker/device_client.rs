@@ -13,7 +13,7 @@ use super::device_call::{
     Device, DeviceCall, DeviceReply, DeviceStats, EncoderInput, EncodingParts, GroupBlocks, KvCall,
     MediaCall, MediaHit, StepResult,
 };
-use super::draft_model::DraftSegment;
+use super::drafting::DraftSegment;
 use super::model_traits::ModelTraits;
 use super::step_input::StepInput;
 use crate::media::{JobMedia, MediaKey};

@@ -33,6 +33,12 @@ struct NextDraft {
     tokens: DraftTokens,
 }
 
+impl NextDraft {
+    fn is_promised(&self) -> bool {
+        matches!(self.tokens, DraftTokens::Promised(_))
+    }
+}
+
 /// What computing draft tokens took.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drafted {
@@ -67,12 +73,7 @@ impl Drafts {
         drafts
     }
 
-    /// Whether the draft tokens of a sequence have to be computed, or what they follow.
-    pub(super) fn is_promised(&self, sequence: SequenceId) -> bool {
-        self.next.get(&sequence).is_some_and(|next| matches!(next.tokens, DraftTokens::Promised(_)))
-    }
-
-    /// Computes what was promised to the sequences of a step. `None` if there is nothing to compute.
+    /// Computes what was promised to the sequences of a step, of which all are given that may draft. `None` if there is nothing to compute.
     pub(super) fn compute(
         &mut self,
         promised: &[Promised<'_>],
@@ -85,16 +86,24 @@ impl Drafts {
         let started = Instant::now();
         let mut load = DraftLoad::default();
         for (proposer, of) in self.proposers.iter_mut().enumerate() {
-            let is_own = |of: &&Promised<'_>| {
-                self.next.get(&of.sequence).is_some_and(|next| next.proposer == proposer)
+            let next = &self.next;
+            let has_promised = |of: &Promised<'_>| {
+                let next = next.get(&of.sequence);
+                next.is_some_and(|next| next.proposer == proposer && next.is_promised())
             };
-            let own: Vec<Promised<'_>> = promised.iter().filter(is_own).copied().collect();
+            let count = |of: &Promised<'_>| if has_promised(of) { of.count } else { 0 };
+            let own: Vec<Promised<'_>> =
+                promised.iter().map(|of| Promised { count: count(of), ..of.clone() }).collect();
             let computed = of.compute(&own, device)?;
             load.rounds += computed.load.rounds;
             load.rows += computed.load.rows;
-            for (of, tokens) in own.iter().zip(computed.drafts) {
+            let drafted = own.iter().zip(computed.drafts).filter(|(of, _)| of.count > 0);
+            for (of, tokens) in drafted {
                 self.next.insert(of.sequence, NextDraft { proposer, tokens: DraftTokens::Known(tokens) });
             }
+        }
+        if load == DraftLoad::default() {
+            return Ok(None);
         }
         self.computing = started.elapsed();
         Ok(Some(Drafted { load, took: self.computing }))

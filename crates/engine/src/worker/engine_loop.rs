@@ -39,6 +39,7 @@ use crate::message::{
 };
 use crate::sampler::{LateStops, NewSequence, SamplingChanges, needs_history};
 use crate::speculation::DraftUsage;
+use drafts::may_draft;
 use media_queue::{MediaQueue, SequenceMedia};
 use report::LoopStats;
 use results::StepTokens;
@@ -364,6 +365,9 @@ impl EngineLoop {
                 prompt_logprobs: active.job.prompt_logprobs,
                 hidden: active.job.hidden,
                 adapter: active.job.request.adapter,
+                keeps_states: self.drafts.is_some()
+                    && self.device.traits().keeps_states
+                    && may_draft(&active.job),
             };
             let drafts = match &mut self.drafts {
                 Some(drafts) => drafts.take(work.sequence, work.draft_tokens()),

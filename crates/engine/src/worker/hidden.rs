@@ -1,20 +1,88 @@
-//! Hidden states of prompts, where they were requested.
+//! Hidden states of a pass: of prompts, where they were requested, and those that a draft head reads.
 
 use mlx::{Array, Dtype};
 use omnibus_core::SequenceId;
 use omnibus_model::{HiddenPlace, HiddenRows};
 
-use super::step_input::ReportedRows;
+use super::step_input::{InputSegment, ReportedRows, StepInput};
 use crate::hidden::HiddenStates;
 use crate::message::JobUpdate;
 
 /// Most bytes of one report, unless one position has more.
 const REPORT_BYTES_MAX: usize = 1 << 20;
 
-/// What a pass has to give for these rows; `None` without any.
-pub(super) fn requested(rows: &[ReportedRows]) -> Option<HiddenRows> {
-    let all = rows.iter().flat_map(|rows| rows.first..rows.first + rows.len).collect();
-    (!rows.is_empty()).then(|| HiddenRows { rows: all, places: vec![HiddenPlace::FinalNorm] })
+/// What a pass has to give: rows that are reported, then those that a draft head reads.
+pub(super) struct HiddenRequest<'a> {
+    reported: &'a [ReportedRows],
+    /// Of each sequence whose states are kept: its rows, and the position of the first.
+    kept: Vec<(&'a InputSegment, usize)>,
+    /// Where a draft head reads.
+    places: &'a [HiddenPlace],
+}
+
+/// Hidden states that a draft head reads later.
+pub(super) struct KeptRows {
+    pub(super) sequence: SequenceId,
+    /// Position of the first.
+    pub(super) first: usize,
+    /// `[positions, width]`: those of all places, one beside the other.
+    pub(super) rows: Array,
+}
+
+impl<'a> HiddenRequest<'a> {
+    /// What a step has to give, where a draft head reads at these places.
+    pub(super) fn of(input: &'a StepInput, places: &'a [HiddenPlace]) -> Self {
+        let kept = input.segments.iter().filter(|segment| segment.keeps_states && !places.is_empty());
+        let mut next: usize = input.hidden.iter().map(|rows| rows.len).sum();
+        let mut place = |segment: &'a InputSegment| {
+            let first = next;
+            next += segment.len;
+            (segment, first)
+        };
+        Self { reported: &input.hidden, kept: kept.map(&mut place).collect(), places }
+    }
+
+    /// `None` without any rows.
+    pub(super) fn rows(&self) -> Option<HiddenRows> {
+        let reported = self.reported.iter().map(|rows| (rows.first, rows.len));
+        let kept = self.kept.iter().map(|(segment, _)| (segment.first, segment.len));
+        let rows: Vec<usize> = reported.chain(kept).flat_map(|(first, len)| first..first + len).collect();
+        let mut places = if self.kept.is_empty() { Vec::new() } else { self.places.to_vec() };
+        if !self.reported.is_empty() && !places.contains(&HiddenPlace::FinalNorm) {
+            places.push(HiddenPlace::FinalNorm);
+        }
+        (!rows.is_empty()).then_some(HiddenRows { rows, places })
+    }
+
+    /// What is reported. `hidden`: what the pass gave.
+    pub(super) fn reported(&self, hidden: &[Array]) -> mlx::Result<Vec<PendingHidden>> {
+        if self.reported.is_empty() {
+            return Ok(Vec::new());
+        }
+        let places = self.rows().map(|rows| rows.places).unwrap_or_default();
+        let norm = places.iter().position(|place| *place == HiddenPlace::FinalNorm);
+        let states = norm.and_then(|norm| hidden.get(norm));
+        PendingHidden::of(self.reported, states.ok_or_else(|| mlx::Error::new("states of the final norm"))?)
+    }
+
+    /// What a draft head reads. `hidden`: what the pass gave.
+    pub(super) fn kept(&self, hidden: &[Array]) -> mlx::Result<Vec<KeptRows>> {
+        if self.kept.is_empty() {
+            return Ok(Vec::new());
+        }
+        let places =
+            hidden.get(..self.places.len()).ok_or_else(|| mlx::Error::new("states of all places"))?;
+        let states = match places {
+            [one] => one.clone(),
+            several => mlx::concatenate(&several.iter().collect::<Vec<_>>(), -1)?,
+        };
+        let width = states.dim(1)?;
+        let of_segment = |(segment, first): &(&InputSegment, usize)| {
+            let rows = states.slice(&[*first as i32, 0], &[(first + segment.len) as i32, width])?;
+            Ok(KeptRows { sequence: segment.sequence, first: segment.context, rows })
+        };
+        self.kept.iter().map(of_segment).collect()
+    }
 }
 
 /// Hidden states of one sequence's rows in one step, not yet read.

@@ -16,8 +16,8 @@ use omnibus_model::{
 use super::alignment::PendingAlignment;
 use super::capacity::Capacity;
 use super::device_call::StepResult;
-use super::draft_model::{DraftModel, full_attention_group};
-use super::hidden::{self, PendingHidden};
+use super::drafting::{Drafter, full_attention_group};
+use super::hidden::HiddenRequest;
 use super::media::MediaEncoding;
 use super::model_traits::{KvLayout, ModelTraits};
 use super::padding::Padding;
@@ -34,7 +34,7 @@ pub(super) struct ModelRunner {
     cache: KvCache,
     sampler: Sampler,
     media: Option<MediaEncoding>,
-    draft: Option<DraftModel>,
+    draft: Option<Drafter>,
     blocks: Vec<usize>,
     allocation: Allocation,
     block_size: usize,
@@ -63,6 +63,8 @@ pub(super) struct ForwardOutput {
     logits: Option<Array>,
     samples: Vec<SampleRow>,
     prompts: Vec<PromptOutput>,
+    /// Hidden states that a draft head reads.
+    states: Vec<Array>,
 }
 
 /// A step that computes.
@@ -115,8 +117,8 @@ impl ModelRunner {
         self.media = media;
     }
 
-    /// A model that drafts what this one verifies.
-    pub(super) fn set_draft(&mut self, draft: Option<DraftModel>) {
+    /// A network that drafts what the model verifies.
+    pub(super) fn set_draft(&mut self, draft: Option<Drafter>) {
         self.draft = draft;
     }
 
@@ -132,6 +134,7 @@ impl ModelRunner {
             depth: self.depth(),
             has_axis_positions: self.model.blueprint().rotary_axes() == RotaryAxes::Three,
             spans: self.model.blueprint().span_rule(),
+            keeps_states: self.draft.as_ref().is_some_and(|draft| !draft.places().is_empty()),
             encodes: self.media.is_some(),
             kv: KvLayout {
                 block_size: self.block_size,
@@ -291,28 +294,38 @@ impl ModelRunner {
     ) -> mlx::Result<ForwardOutput> {
         self.allocate_missing()?;
         self.sampler.apply(&input.changes);
+        if let Some(draft) = &mut self.draft {
+            input.changes.removed.iter().for_each(|sequence| draft.remove(*sequence));
+        }
         self.copy_blocks(input)?;
         let tokens = self.input_tokens(&input.tokens, before)?;
         let segments = input.segments.iter().map(segment).collect();
         let multimodal = self.multimodal(input, tokens.size())?;
-        let hidden = hidden::requested(&input.hidden);
-        let batch = Batch { tokens, segments, logits_at: input.logits_at.clone(), multimodal, hidden };
+        let hidden = HiddenRequest::of(input, self.draft.as_ref().map_or(&[], Drafter::places));
+        let batch =
+            Batch { tokens, segments, logits_at: input.logits_at.clone(), multimodal, hidden: hidden.rows() };
         let pass = self.model.forward(&batch, &mut self.cache)?;
         let logits = pass.logits.map(|logits| logits.0);
         if let Some(problem) = self.model.take_launch_problem() {
             tracing::warn!("{problem}");
         }
         let mut prompts = prompt_outputs(input, logits.as_ref(), batch.multimodal.as_ref())?;
-        if let Some(states) = pass.hidden.first() {
-            prompts.extend(PendingHidden::of(&input.hidden, states)?.into_iter().map(PromptOutput::Hidden));
+        let reported = hidden.reported(&pass.hidden)?;
+        prompts.extend(reported.into_iter().map(PromptOutput::Hidden));
+        let mut states = Vec::new();
+        for kept in hidden.kept(&pass.hidden)? {
+            states.push(kept.rows.clone());
+            if let Some(draft) = &mut self.draft {
+                draft.keep(kept.sequence, kept.first, kept.rows)?;
+            }
         }
-        Ok(ForwardOutput { logits, samples: input.samples.clone(), prompts })
+        Ok(ForwardOutput { logits, samples: input.samples.clone(), prompts, states })
     }
 
     /// Starts a forward pass whose sampling has to wait.
     fn dispatch(&mut self, forward: &ForwardOutput) -> mlx::Result<()> {
         let prompts = forward.prompts.iter().flat_map(PromptOutput::arrays);
-        let arrays = forward.logits.iter().chain(prompts).chain(self.cache.arrays());
+        let arrays = forward.logits.iter().chain(prompts).chain(&forward.states).chain(self.cache.arrays());
         dispatch(&mut self.dispatching, arrays)
     }
 
@@ -324,10 +337,12 @@ impl ModelRunner {
     ) -> mlx::Result<StepOutput> {
         self.sampler.apply(changes);
         let sample = self.build_sample(&forward)?;
-        let prompts = forward.prompts;
+        let prompts = &forward.prompts;
         let arrays = sample.iter().flat_map(PendingSample::arrays);
-        let arrays = arrays.chain(prompts.iter().flat_map(PromptOutput::arrays)).chain(self.cache.arrays());
+        let arrays = arrays.chain(prompts.iter().flat_map(PromptOutput::arrays)).chain(&forward.states);
+        let arrays = arrays.chain(self.cache.arrays());
         dispatch(&mut self.dispatching, arrays)?;
+        let prompts = forward.prompts;
         Ok(StepOutput { sample, prompts, tail: self.cache.arrays().last().cloned() })
     }
 
@@ -360,7 +375,7 @@ impl ModelRunner {
         if let (Some(draft), Some(group)) = (&mut self.draft, full_attention_group(self.cache.groups())) {
             let blocks = self.blocks.get(group).copied().unwrap_or(0);
             if let Err(error) = draft.reset(blocks) {
-                tracing::warn!(%error, "the KV cache of the draft model cannot be allocated again: it is switched off");
+                tracing::warn!(%error, "the KV cache of the draft model or head cannot be allocated again: it is switched off");
                 let _what_failed = mlx::recover();
                 self.draft = None;
             }

@@ -15,6 +15,8 @@ pub(super) struct ModelTraits {
     pub(super) has_axis_positions: bool,
     /// Positions of a prompt whose tokens attend to each other in both directions.
     pub(super) spans: SpanRule,
+    /// Whether a draft head reads the hidden states of its rows.
+    pub(super) keeps_states: bool,
     /// Whether it has an encoder of media.
     pub(super) encodes: bool,
     pub(super) kv: KvLayout,

@@ -6,11 +6,14 @@
 mod model;
 mod ngram;
 
+use std::ops::Range;
+
 use mlx::device::Device;
 use omnibus_core::{AcceptedTokens, DraftKind, DraftLoad, SequenceId};
 use omnibus_kv::BlockTable;
 
 use super::device_client::DeviceClient;
+use super::drafting::DraftReads;
 use crate::message::TokenLogprobs;
 use crate::settings::Settings;
 use crate::speculation::DraftSource;
@@ -22,7 +25,8 @@ pub(super) trait Proposer: Send {
     /// Tokens that may follow those of a sequence.
     fn propose(&mut self, context: &DraftContext<'_>) -> Proposal;
 
-    /// Computes the draft tokens that were promised, as many as are verified: for each sequence as many or none.
+    /// Computes the draft tokens that were promised, as many as are verified: for each sequence as many or none. All sequences
+    /// of the step are given, those without a promise, too.
     fn compute(&mut self, _: &[Promised<'_>], _: &mut DeviceClient) -> mlx::Result<Computed> {
         Ok(Computed::default())
     }
@@ -75,12 +79,16 @@ impl DraftTokens {
     }
 }
 
-/// Draft tokens that a planned step verifies and that were promised.
-#[derive(Debug, Clone, Copy)]
+/// A sequence of a planned step, and the draft tokens that it verifies and that were promised.
+#[derive(Debug, Clone)]
 pub(super) struct Promised<'a> {
     pub(super) sequence: SequenceId,
     /// Its prompt and the answer so far.
     pub(super) tokens: &'a [u32],
+    /// Positions that the step computes, those of draft tokens included.
+    pub(super) planned: Range<usize>,
+    /// Whether its prompt is computed.
+    pub(super) is_decode: bool,
     /// Tokens of the prompt.
     pub(super) prompt: usize,
     /// Its blocks in the layer group that has all positions, those of draft tokens included.
@@ -89,24 +97,31 @@ pub(super) struct Promised<'a> {
     pub(super) count: usize,
 }
 
-/// The proposers that the settings name, for a model on a device. `draft`: the longest sequence of the draft model, if there is
-/// one.
+/// A network that drafts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct DraftNetwork {
+    /// Its longest sequence.
+    pub(super) context: usize,
+    pub(super) reads: DraftReads,
+}
+
+/// The proposers that the settings name, for a model on a device.
 pub(super) fn proposers_of(
     settings: &Settings,
     device: Device,
-    draft: Option<usize>,
+    draft: Option<DraftNetwork>,
 ) -> Vec<Box<dyn Proposer>> {
     let ngram = || -> Box<dyn Proposer> { Box::new(NgramProposer::default()) };
-    let model = |context| -> Box<dyn Proposer> {
-        Box::new(ModelProposer::new(settings.block_size, settings.step_tokens(), context))
+    let model = |network| -> Box<dyn Proposer> {
+        Box::new(ModelProposer::new(settings.block_size, settings.step_tokens(), network))
     };
     match (settings.speculation.source, device, draft) {
-        (DraftSource::Off, ..) | (DraftSource::Model, _, None) | (DraftSource::Auto, Device::Gpu, None) => {
-            Vec::new()
-        }
-        (DraftSource::Model, _, Some(context)) => vec![model(context)],
-        (DraftSource::Auto, _, Some(context)) => vec![ngram(), model(context)],
+        (DraftSource::Off, ..) | (DraftSource::Auto, Device::Gpu, None) => Vec::new(),
+        (DraftSource::Auto, _, Some(network)) => vec![ngram(), model(network)],
         (DraftSource::Auto, Device::Cpu, None) | (DraftSource::Ngram, ..) => vec![ngram()],
+        (DraftSource::Model | DraftSource::Mtp | DraftSource::Eagle3, _, network) => {
+            network.map(model).into_iter().collect()
+        }
     }
 }
 

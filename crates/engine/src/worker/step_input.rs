@@ -99,6 +99,8 @@ pub(super) struct InputSegment {
     pub(super) samples: usize,
     /// Its adapter; zero for none.
     pub(super) adapter: u128,
+    /// Whether a draft head reads the hidden states of its rows.
+    pub(super) keeps_states: bool,
     /// Its blocks, one table for each layer group. The state after the `i`-th sampled row goes to the `i`-th slot.
     pub(super) tables: Vec<BlockTable>,
 }
@@ -138,6 +140,8 @@ pub(super) struct RequestRows {
     pub(super) hidden: Option<HiddenPositions>,
     /// As in [`omnibus_core::Request::adapter`].
     pub(super) adapter: u128,
+    /// As in [`InputSegment`].
+    pub(super) keeps_states: bool,
 }
 
 impl StepInput {
@@ -174,6 +178,7 @@ impl StepInput {
             prompt: request.prompt,
             samples: work.samples,
             adapter: request.adapter,
+            keeps_states: request.keeps_states,
             tables: groups.map(|group| scheduler.block_table(work.sequence, group).clone()).collect(),
         });
         self.push_prompt_rows(work, known, request);

@@ -134,6 +134,7 @@ fn step_input(runner: &ModelRunner, block_size: usize, room: usize, tokens: &[us
             prompt: tokens,
             samples: usize::from(is_sampled),
             adapter: 0,
+            keeps_states: false,
             tables: runner.cache().groups().iter().map(table).collect(),
         });
         if is_sampled {

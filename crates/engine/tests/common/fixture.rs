@@ -17,15 +17,37 @@ const VOCAB: usize = 96;
 /// A golden fixture as a model directory, with the embedded model's tokenizer.
 pub fn directory(fixture: &str, test: &str) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{fixture}-{test}"));
-    let fixture = here.join("../model/tests/fixtures").join(fixture);
+    from_recipe(&here.join("../model/tests/fixtures").join(fixture), &format!("{fixture}-{test}"))
+}
+
+/// The target of a fixture with a draft head, and the head's directory if it has one of its own.
+pub fn with_draft_head(name: &str) -> (PathBuf, Option<PathBuf>) {
+    let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/draft-heads").join(name);
+    match at.join("draft").is_dir() {
+        true => {
+            let parts =
+                ["target", "draft"].map(|part| from_recipe(&at.join(part), &format!("{name}-{part}")));
+            let [target, draft] = parts;
+            (target, Some(draft))
+        }
+        false => (from_recipe(&at, name), None),
+    }
+}
+
+/// A directory with the weights of a recipe, and the embedded model's tokenizer.
+fn from_recipe(fixture: &Path, name: &str) -> PathBuf {
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&to).unwrap();
     let recipe: Value =
         serde_json::from_slice(&std::fs::read(fixture.join("tensors.json")).unwrap()).unwrap();
-    let weights = generate::weights(&recipe).unwrap();
+    let mut weights = generate::weights(&recipe).unwrap();
+    if let Some(stored) = recipe["stored"].as_str() {
+        weights.extend(mlx::io::load_safetensors(fixture.join(stored)).unwrap());
+    }
     let named = weights.iter().map(|(name, array)| (name.as_str(), array));
     mlx::io::save_safetensors(to.join("model.safetensors"), named, []).unwrap();
     std::fs::copy(fixture.join("config.json"), to.join("config.json")).unwrap();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tokenizer = here.join("../cli/models/omnibus-mini/tokenizer.json");
     std::fs::copy(tokenizer, to.join("tokenizer.json")).unwrap();
     to

@@ -7,12 +7,13 @@
 use std::path::Path;
 
 use crate::common::draft_model::FirstLayers;
-use crate::common::{Output, complete, engine, output_tokens, run, try_engine, wait_for};
+use crate::common::fixture;
+use crate::common::{Output, chat, complete, engine, output_tokens, run, try_engine, wait_for};
 use omnibus_core::DraftPolicy;
 use omnibus_core::random::Rng;
 use omnibus_engine::{
-    DraftSource, DraftUsage, Grammar, Handle, Request, Sampling, Settings, Speculation, SpeculationSettings,
-    StructuredOutput, Whitespace,
+    DraftSource, DraftUsage, Grammar, Handle, Input, ModelSource, Request, Sampling, Settings, Speculation,
+    SpeculationSettings, StructuredOutput, Whitespace, start,
 };
 use omnibus_testing::environment;
 use serde_json::json;
@@ -142,6 +143,72 @@ fn random_requests_have_the_same_bits_with_a_draft_model_or_ngrams_and_without()
     // Few blocks: sequences are preempted, and blocks change hands.
     let few = Settings { kv_cache_memory: Some(6 << 20), ..settings(DraftSource::Auto, Some(draft.path())) };
     check_bits(&engine(few), 100);
+}
+
+#[test]
+fn random_requests_have_the_same_bits_with_an_mtp_head_and_without() {
+    // Few blocks: sequences are preempted, and states of prompts are missing where their blocks are found.
+    let few = Settings { kv_cache_memory: Some(6 << 20), ..settings(DraftSource::Mtp, None) };
+    check_bits(&engine(few), 100);
+}
+
+#[test]
+fn the_mtp_head_of_the_embedded_model_is_mostly_right() {
+    let engine = engine(settings(DraftSource::Mtp, None));
+    let answer = run(&engine, chat("a", "What is omnibus?"));
+    let drafts = answer.usage.drafts;
+    let rounds = answer.usage.completion_tokens - drafts.accepted;
+    assert!(drafts.accepted > 2 * rounds, "{drafts:?} in {rounds} rounds: {}", answer.text);
+    let long = format!("{}What is omnibus?", "Remember that my name is Anna. ".repeat(60));
+    let (first, again) = (run(&engine, chat("b", &long)), run(&engine, chat("c", &long)));
+    // The prompt is found in the prefix cache, and with it the head's own keys.
+    assert!(again.usage.cached_tokens > 300 && again.text == first.text);
+    let (first, again) = (first.usage.drafts, again.usage.drafts);
+    assert!(first.accepted > 8 && again.accepted + 2 > first.accepted, "{first:?}, then {again:?}");
+}
+
+/// Heads with random weights, which are never right: the rows that they are asked for are rolled back, states of recurrences
+/// among them.
+#[test]
+fn heads_of_random_weights_change_no_token() {
+    for (name, source) in [
+        ("qwen3_next.mtp.hf", DraftSource::Mtp),
+        ("deepseek_v3.mtp.hf", DraftSource::Mtp),
+        ("eagle3.llama", DraftSource::Eagle3),
+        ("eagle3.qwen3", DraftSource::Eagle3),
+    ] {
+        let (target, head) = fixture::with_draft_head(name);
+        let tokens = |source: DraftSource, head: Option<&Path>| {
+            let engine = fixture::engine(&target, settings(source, head));
+            let requests = (0..12).map(|number| {
+                let prompt = (0..10 + 5 * number).map(|at| (at * 7 + number) % 90).collect();
+                let sampling =
+                    Sampling { temperature: 0.8, seed: Some(number.into()), ..Sampling::default() };
+                Request {
+                    sampling: if number % 2 == 0 { Sampling::greedy() } else { sampling },
+                    max_new_tokens: Some(24),
+                    ..Request::new(&format!("r{number}"), Input::Tokens(prompt))
+                }
+            });
+            let outputs = outputs(&engine, requests.collect());
+            let drafted = engine.stats().scheduler.draft_tokens_total;
+            (outputs.iter().map(output_tokens).collect::<Vec<_>>(), drafted)
+        };
+        let (with, drafted) = tokens(source, head.as_deref());
+        assert!(drafted > 100, "{name}: {drafted}");
+        assert_eq!(with, tokens(DraftSource::Off, None).0, "{name}");
+    }
+}
+
+#[test]
+fn a_checkpoint_without_a_head_is_refused_and_an_eagle_head_of_another_model() {
+    let plain = FirstLayers::new("no-head", 8);
+    let path = plain.path().to_owned();
+    let source = ModelSource::Directory { path, served_names: Vec::new() };
+    let refused = start(vec![source], settings(DraftSource::Mtp, None)).err().unwrap().to_string();
+    assert!(refused.contains("no MTP head") && !refused.contains('\n'), "{refused}");
+    let missing = try_engine(settings(DraftSource::Eagle3, None)).unwrap_err().to_string();
+    assert!(missing.contains("--draft-model"), "{missing}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub enum TokenTable {
 /// The hidden states that a draft head reads, and those that it gives for its next token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeadStates {
-    /// Those of the final norm: the stream is `projection([norm(embedding), norm(state)])` (MTP).
+    /// States of the final norm: the stream is `projection([norm(embedding), norm(state)])` (MTP).
     FinalNorm,
     /// So many streams of the target model, one beside the other: the stream is `projection(streams)`. Its own stream is read
     /// as it is (EAGLE-3).

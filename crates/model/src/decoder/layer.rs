@@ -1,5 +1,7 @@
 //! One layer: a mixer and an MLP around the residual stream, as the norm placement says.
 
+use mlx::Array;
+
 use crate::blocks::{
     AlternatingBlock, FinishBlock, HistoryBlock, HyperBlock, LaurelBlock, MixerBlock, MlpBlock, NormBlock,
     ResidualBlock, ResidualStream, TokenInputs,
@@ -222,6 +224,23 @@ impl Layer {
         }
     }
 
+    /// The mixer of embeddings beside the normed stream, which is then what the result is added to.
+    fn mix_beside(
+        &self,
+        embedded: &Array,
+        before: &NormBlock,
+        adds_to: BesideSum,
+        x: &mut ResidualStream,
+        layer: LayerContext,
+    ) -> mlx::Result<Array> {
+        let normed = x.norm(before)?;
+        let mixed = self.mixer.forward(&mlx::concatenate(&[embedded, &normed], -1)?, layer)?;
+        if adds_to == BesideSum::Normed {
+            x.set(normed);
+        }
+        Ok(mixed)
+    }
+
     /// Mixer and MLP: the only place that matches on [`NormPlacement`].
     fn compute(&self, x: &mut ResidualStream, inputs: &TokenInputs, layer: LayerContext) -> mlx::Result<()> {
         let [mixed_joins, transformed_joins] = &self.residual;
@@ -278,11 +297,8 @@ impl Layer {
                 transformed_joins.add_normed(x, transformed, after_mlp)?;
             }
             (NormPlacement::Beside { adds_to, .. }, [of_embeddings, before, before_mlp], Some(mlp)) => {
-                let (embedded, normed) = (of_embeddings.forward(&inputs.embedded)?, x.norm(before)?);
-                let mixed = self.mixer.forward(&mlx::concatenate(&[&embedded, &normed], -1)?, layer)?;
-                if *adds_to == BesideSum::Normed {
-                    x.set(normed);
-                }
+                let embedded = of_embeddings.forward(&inputs.embedded)?;
+                let mixed = self.mix_beside(&embedded, before, *adds_to, x, layer)?;
                 mixed_joins.add(x, mixed)?;
                 let transformed = mlp.forward(&x.norm(before_mlp)?)?;
                 transformed_joins.add(x, transformed)?;

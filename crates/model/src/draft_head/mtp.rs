@@ -129,16 +129,37 @@ pub(super) fn read(target: &Blueprint, mut weights: Weights) -> Result<Option<(B
         }
     }
     let [own_head, own_table] = own;
-    let table = if own_table { TokenTable::Own } else { TokenTable::Target };
-    let input = DraftHeadInput { table, states: HeadStates::FinalNorm };
-    let blueprint = Blueprint {
-        stage: Stage::DraftHead(input),
-        layers: vec![LayerSpec { number, ..layer }],
-        head: if own_head { Head::Own } else { Head::Target },
-        rewrites: rewrites(target, (form, prefix, number)),
-        ..plain(target)
-    };
+    let rewrites = rewrites(target, (form, prefix, number));
+    let blueprint = Blueprint { rewrites, ..network(target, layer, head_of(own_head), table_of(own_table)) };
     Ok(Some((blueprint, weights)))
+}
+
+/// A head with a file of its own, which has our names. `None` if the target has no layer like it.
+pub(super) fn apart(target: &Blueprint, weights: Weights) -> Option<(Blueprint, Weights)> {
+    let has = |module: &str| weights.contains_key(&format!("{module}.weight"));
+    let (root, embed) = (target.names.root, target.names.embed);
+    let (head, table) = (head_of(has("lm_head")), table_of(has(&format!("{root}.{embed}"))));
+    let blueprint = network(target, layer_like(target)?, head, table);
+    Some((Blueprint { rewrites: Vec::new(), ..blueprint }, weights))
+}
+
+/// A head's network: one layer behind the target's last.
+fn network(target: &Blueprint, layer: LayerSpec, head: Head, table: TokenTable) -> Blueprint {
+    let input = DraftHeadInput { table, states: HeadStates::FinalNorm };
+    Blueprint {
+        stage: Stage::DraftHead(input),
+        layers: vec![LayerSpec { number: target.stored_layer_count(), ..layer }],
+        head,
+        ..plain(target)
+    }
+}
+
+fn head_of(is_own: bool) -> Head {
+    if is_own { Head::Own } else { Head::Target }
+}
+
+fn table_of(is_own: bool) -> TokenTable {
+    if is_own { TokenTable::Own } else { TokenTable::Target }
 }
 
 /// A network like the target, without what is beside its layers.

@@ -18,6 +18,14 @@ use crate::weights::{LoadError, Weights};
 /// Larger configs and indexes are not read.
 const JSON_BYTES_MAX: u64 = 64 << 20;
 
+/// Where a head that predicts further tokens is, if it is apart from the model: other loaders do not read this file.
+const MTP_FILE: &str = "mtp.safetensors";
+
+/// Whether a file of an embedded model has weights of the model itself.
+fn is_weights(name: &str) -> bool {
+    name.ends_with(".safetensors") && name != MTP_FILE
+}
+
 /// A model's files.
 #[derive(Debug, Clone)]
 pub enum Source {
@@ -116,7 +124,7 @@ impl Source {
         match self {
             Self::Embedded(files) => {
                 let mut weights = Weights::new();
-                for (name, bytes) in files.iter().filter(|(name, _)| name.ends_with(".safetensors")) {
+                for (name, bytes) in files.iter().filter(|(name, _)| is_weights(name)) {
                     weights.extend(from_memory(&self.path(name), bytes)?);
                 }
                 Ok(weights)
@@ -138,11 +146,31 @@ impl Source {
         }
     }
 
+    /// The tensors of a head that predicts further tokens and has a file of its own, lazy where they come from a file.
+    pub fn mtp_weights(&self) -> Result<Option<Weights>, LoadError> {
+        match self {
+            Self::Embedded(files) => {
+                let file = files.iter().find(|(name, _)| *name == MTP_FILE);
+                file.map(|(name, bytes)| from_memory(&self.path(name), bytes)).transpose()
+            }
+            Self::Random(_) => Ok(None),
+            Self::Adapted { base, .. } => base.mtp_weights(),
+            Self::Directory(directory) => {
+                let file = directory.join(MTP_FILE);
+                if !file.is_file() {
+                    return Ok(None);
+                }
+                check_header(&file)?;
+                Ok(Some(mlx::io::load_safetensors(&file)?))
+            }
+        }
+    }
+
     /// Bytes of all weight files together.
     pub fn weight_bytes(&self) -> Result<u64, LoadError> {
         match self {
             Self::Embedded(files) => {
-                let weights = files.iter().filter(|(name, _)| name.ends_with(".safetensors"));
+                let weights = files.iter().filter(|(name, _)| is_weights(name));
                 Ok(weights.map(|(_, bytes)| bytes.len() as u64).sum())
             }
             Self::Random(random) => Ok(random.bytes()),
@@ -193,6 +221,7 @@ impl Source {
         let mut files: Vec<PathBuf> = entries
             .filter_map(|entry| Some(entry.ok()?.path()))
             .filter(|path| path.extension().is_some_and(|extension| extension == "safetensors"))
+            .filter(|path| path.file_name().is_none_or(|name| name != MTP_FILE))
             .collect();
         let is_model = |path: &PathBuf| {
             path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("model"))

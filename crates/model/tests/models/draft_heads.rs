@@ -37,10 +37,6 @@ fn checkpoint(of: &Path, name: &str) -> Source {
     std::fs::create_dir_all(&to).unwrap();
     let recipe: Value = serde_json::from_slice(&std::fs::read(of.join("tensors.json")).unwrap()).unwrap();
     let mut weights = generate::weights(&recipe).unwrap();
-    for (copy, original) in recipe["copies"].as_object().into_iter().flatten() {
-        let original = weights[original.as_str().unwrap()].clone();
-        weights.insert(copy.clone(), original);
-    }
     if let Some(stored) = recipe["stored"].as_str() {
         weights.extend(mlx::io::load_safetensors(of.join(stored)).unwrap());
     }

@@ -49,12 +49,15 @@ impl EngineLoop {
     pub(super) fn compute_drafts(&mut self, plan: &Plan) {
         let Some(mut drafts) = self.drafts.take() else { return };
         let computed = catch_panic(|| {
-            let decodes = plan.scheduled.iter().filter(|work| work.is_decode());
-            let promised = decodes.filter(|work| drafts.is_promised(work.sequence)).filter_map(|work| {
+            let promised = plan.scheduled.iter().filter_map(|work| {
+                let job = &self.jobs.get(&work.sequence)?.job;
+                may_draft(job).then_some(())?;
                 Some(Promised {
                     sequence: work.sequence,
                     tokens: self.scheduler.tokens(work.sequence),
-                    prompt: self.jobs.get(&work.sequence)?.job.prompt,
+                    planned: work.positions.clone(),
+                    is_decode: work.is_decode(),
+                    prompt: job.prompt,
                     table: self
                         .scheduler
                         .block_table(work.sequence, self.device.traits().kv.full_attention_group?),
@@ -97,6 +100,6 @@ impl EngineLoop {
 }
 
 /// Whether a job has draft tokens.
-fn may_draft(job: &Job) -> bool {
+pub(super) fn may_draft(job: &Job) -> bool {
     job.speculation == Speculation::Allowed && job.request.goal != Goal::Compute
 }

@@ -10,7 +10,7 @@ use crate::worker::catch_panic::catch_panic;
 use crate::worker::device_call::{
     Device, DeviceCall, DeviceReply, DeviceStats, GroupBlocks, KvCall, MediaCall, StepResult,
 };
-use crate::worker::draft_model::DraftSegment;
+use crate::worker::drafting::DraftSegment;
 use crate::worker::media::MediaEncoding;
 use crate::worker::step_input::StepInput;
 
@@ -95,11 +95,11 @@ impl ModelRunner {
         }
     }
 
-    /// A draft model that failed may lack part of its KV cache, so it goes.
+    /// A network that drafts and that failed may lack part of its KV cache, so it goes.
     fn draft(&mut self, segments: &[DraftSegment]) -> mlx::Result<Vec<Vec<u32>>> {
-        let draft = self.draft.take().ok_or_else(|| mlx::Error::new("there is no draft model"));
+        let draft = self.draft.take().ok_or_else(|| mlx::Error::new("there is no draft model or head"));
         let mut draft = draft?;
-        let drafts = catch_panic(|| draft.draft(segments, &self.sampler, self.padding));
+        let drafts = catch_panic(|| draft.draft(&self.model, segments, &self.sampler, self.padding));
         match &drafts {
             Ok(_) => self.draft = Some(draft),
             Err(_) => _ = mlx::recover(),

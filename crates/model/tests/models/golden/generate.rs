@@ -30,7 +30,7 @@ fn word(base: u64, i: u64) -> u32 {
 }
 
 /// The tensors of `tensors.json`: rows `[name, shape, center, scale, dtype?]`, where `{0..7}` in a
-/// name stands for one tensor per number.
+/// name stands for one tensor per number, and `copies` of some of them.
 pub fn weights(recipe: &Value) -> Result<Weights, mlx::Error> {
     let broken = || mlx::Error::new("a recipe of another format");
     let seed = splitmix64(recipe["seed"].as_u64().ok_or_else(broken)?);
@@ -71,6 +71,10 @@ pub fn weights(recipe: &Value) -> Result<Weights, mlx::Error> {
             };
             weights.insert(name, array);
         }
+    }
+    for (copy, original) in recipe["copies"].as_object().into_iter().flatten() {
+        let original = original.as_str().and_then(|original| weights.get(original)).cloned();
+        weights.insert(copy.clone(), original.ok_or_else(broken)?);
     }
     Ok(weights)
 }

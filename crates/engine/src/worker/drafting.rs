@@ -1,0 +1,194 @@
+//! What drafts on the device: a draft model or a draft head. It is loaded before memory is planned, and gets its KV cache after.
+
+mod head;
+mod model;
+mod rounds;
+
+use mlx::Array;
+use omnibus_core::SequenceId;
+use omnibus_model::{DraftHead, HiddenPlace, KvCacheGroup, Model, Source};
+
+use super::padding::Padding;
+use crate::device_memory::DeviceMemory;
+use crate::error::StartError;
+use crate::memory_plan::MemoryPlan;
+use crate::sampler::Sampler;
+use crate::settings::Settings;
+use crate::speculation::DraftSource;
+use head::HeadDrafter;
+use model::DraftModel;
+pub(super) use model::full_attention_group;
+pub(super) use rounds::DraftSegment;
+use rounds::draft;
+
+/// A network that drafts, without a KV cache.
+pub(super) enum LoadedDrafter {
+    Model(Model),
+    Head(DraftHead),
+}
+
+/// A network that drafts.
+pub(super) enum Drafter {
+    Model(DraftModel),
+    Head(HeadDrafter),
+}
+
+/// What a network that drafts is shown of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DraftReads {
+    /// Its tokens.
+    Tokens,
+    /// For each row the token that follows it, beside the target's hidden state.
+    States,
+}
+
+impl LoadedDrafter {
+    /// Loads what the settings name. `None` without any.
+    pub(super) fn load(
+        source: &Source,
+        target: &Model,
+        settings: &Settings,
+    ) -> Result<Option<Self>, StartError> {
+        let speculation = &settings.speculation;
+        let directory = speculation.draft_model.clone().map(Source::Directory);
+        match (speculation.source, directory) {
+            (DraftSource::Off | DraftSource::Ngram, _) => Ok(None),
+            (DraftSource::Model, None) => {
+                Err(StartError::new("--draft model needs --draft-model, a smaller model with the same vocabulary"))
+            }
+            (DraftSource::Eagle3, None) => {
+                Err(StartError::new("--draft eagle3 needs --draft-model, an EAGLE-3 head for this model"))
+            }
+            (DraftSource::Model, Some(of)) => load_model(&of, source, target, settings).map(Some),
+            (DraftSource::Eagle3, Some(of)) => load_eagle3(&of, target, settings).map(Some),
+            (DraftSource::Auto, Some(of)) => match DraftHead::is_eagle3(&of).map_err(StartError::new)? {
+                true => load_eagle3(&of, target, settings).map(Some),
+                false => load_model(&of, source, target, settings).map(Some),
+            },
+            (DraftSource::Mtp, _) => load_mtp(source, target)?.map(Some).ok_or_else(|| {
+                let file = source.path("config.json");
+                StartError::new(format!(
+                    "--draft mtp: the weights beside {} have no MTP head of a known form; use another --draft",
+                    file.display()
+                ))
+            }),
+            (DraftSource::Auto, None) => load_mtp_if_it_fits(source, target),
+        }
+    }
+
+    /// Its layers, shapes and caches.
+    pub(super) fn network(&self) -> &Model {
+        match self {
+            Self::Model(model) => model,
+            Self::Head(head) => head.network(),
+        }
+    }
+
+    /// How it stores keys and values.
+    pub(super) fn groups(&self) -> Vec<KvCacheGroup> {
+        model::groups(self.network())
+    }
+
+    /// Longest sequence that it was trained for.
+    pub(super) fn context(&self) -> usize {
+        self.network().blueprint().context.unwrap_or(usize::MAX)
+    }
+
+    pub(super) fn reads(&self) -> DraftReads {
+        match self {
+            Self::Model(_) => DraftReads::Tokens,
+            Self::Head(_) => DraftReads::States,
+        }
+    }
+
+    /// With a KV cache of so many blocks. `vocab`: token ids of the target model.
+    pub(super) fn with_cache(self, vocab: usize, blocks: usize, block_size: usize) -> mlx::Result<Drafter> {
+        match self {
+            Self::Model(model) => DraftModel::new(model, vocab, blocks, block_size).map(Drafter::Model),
+            Self::Head(head) => HeadDrafter::new(head, blocks, block_size).map(Drafter::Head),
+        }
+    }
+}
+
+fn load_model(
+    of: &Source,
+    source: &Source,
+    target: &Model,
+    settings: &Settings,
+) -> Result<LoadedDrafter, StartError> {
+    MemoryPlan::check_weights(of, &DeviceMemory::read(settings.memory_limit))?;
+    let draft = Model::load(of, target.kernels()).map_err(StartError::new)?;
+    model::check(&draft, of, target, source)?;
+    Ok(LoadedDrafter::Model(draft))
+}
+
+fn load_eagle3(of: &Source, target: &Model, settings: &Settings) -> Result<LoadedDrafter, StartError> {
+    MemoryPlan::check_weights(of, &DeviceMemory::read(settings.memory_limit))?;
+    DraftHead::eagle3(of, target).map(LoadedDrafter::Head).map_err(StartError::new)
+}
+
+fn load_mtp(source: &Source, target: &Model) -> Result<Option<LoadedDrafter>, StartError> {
+    let head = DraftHead::of_checkpoint(source, target).map_err(StartError::new)?;
+    Ok(head.map(LoadedDrafter::Head))
+}
+
+/// The head of a checkpoint that nobody named: one that cannot be used is a warning.
+fn load_mtp_if_it_fits(source: &Source, target: &Model) -> Result<Option<LoadedDrafter>, StartError> {
+    let on_gpu = mlx::device::default().map_err(StartError::new)? == mlx::device::Device::Gpu;
+    let groups = model::groups(target);
+    if on_gpu || full_attention_group(&groups).is_none() {
+        return Ok(None);
+    }
+    Ok(load_mtp(source, target).unwrap_or_else(|error| {
+        tracing::warn!(%error, "the MTP head of the checkpoint is not used");
+        None
+    }))
+}
+
+impl Drafter {
+    /// Shows it the tokens of all segments, and computes their draft tokens.
+    pub(super) fn draft(
+        &mut self,
+        target: &Model,
+        segments: &[DraftSegment],
+        sampler: &Sampler,
+        padding: Padding,
+    ) -> mlx::Result<Vec<Vec<u32>>> {
+        match self {
+            Self::Model(model) => draft(model, segments, sampler, padding),
+            Self::Head(head) => head.draft(target, segments, sampler, padding),
+        }
+    }
+
+    /// Drops the KV cache and allocates another.
+    pub(super) fn reset(&mut self, blocks: usize) -> mlx::Result<()> {
+        match self {
+            Self::Model(model) => model.reset(blocks),
+            Self::Head(head) => head.reset(blocks),
+        }
+    }
+
+    /// Keeps the target's hidden states of positions from `first` on, one array for each place, `[positions, hidden]`.
+    pub(super) fn keep(&mut self, sequence: SequenceId, first: usize, rows: Array) -> mlx::Result<()> {
+        match self {
+            Self::Model(_) => Ok(()),
+            Self::Head(head) => head.keep(sequence, first, rows),
+        }
+    }
+
+    /// A sequence has ended.
+    pub(super) fn remove(&mut self, sequence: SequenceId) {
+        match self {
+            Self::Model(_) => {}
+            Self::Head(head) => head.remove(sequence),
+        }
+    }
+
+    /// Where the target's hidden states are read.
+    pub(super) fn places(&self) -> &[HiddenPlace] {
+        match self {
+            Self::Model(_) => &[],
+            Self::Head(head) => head.places(),
+        }
+    }
+}

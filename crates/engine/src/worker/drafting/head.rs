@@ -1,0 +1,186 @@
+//! The device's side of a draft head (MTP, EAGLE-3): a small network that drafts from the target model's hidden states.
+//!
+//! The target's passes leave the hidden states of rows here; a draft takes those of the rows that it computes. Rows that a head
+//! computes from its own output are written again once the target's states of their tokens are there.
+//!
+//! Invariant: what is missing or wrong here costs acceptance, never a token.
+
+use std::collections::BTreeMap;
+
+use mlx::Array;
+use omnibus_core::SequenceId;
+use omnibus_model::{Batch, DraftHead, DraftHeadOutput, HiddenPlace, KvCache, Model, Segment};
+
+use super::model::cache;
+use super::rounds::{
+    DraftPasses, DraftSegment, FirstRows, draft, first_rows, later_segments, rows_of_round, taken,
+};
+use crate::sampler::Sampler;
+use crate::worker::padding::Padding;
+
+/// A draft head with its KV cache, and the target's hidden states that it has not read.
+pub(in crate::worker) struct HeadDrafter {
+    head: DraftHead,
+    cache: KvCache,
+    block_size: usize,
+    states: BTreeMap<SequenceId, Vec<KeptStates>>,
+}
+
+/// Hidden states of consecutive positions.
+struct KeptStates {
+    first: usize,
+    /// `[positions, width]`
+    rows: Array,
+}
+
+impl KeptStates {
+    fn end(&self) -> mlx::Result<usize> {
+        Ok(self.first + self.rows.dim(0)? as usize)
+    }
+
+    /// Those of these positions that it has.
+    fn within(&self, from: usize, to: usize) -> mlx::Result<Option<Array>> {
+        let (from, to) = (from.max(self.first), to.min(self.end()?));
+        if from >= to {
+            return Ok(None);
+        }
+        let width = self.rows.dim(1)?;
+        let at = |position: usize| (position - self.first) as i32;
+        self.rows.slice(&[at(from), 0], &[at(to), width]).map(Some)
+    }
+}
+
+impl HeadDrafter {
+    /// With a KV cache of so many blocks.
+    pub(super) fn new(head: DraftHead, blocks: usize, block_size: usize) -> mlx::Result<Self> {
+        let cache = cache(head.network(), blocks, block_size)?;
+        Ok(Self { head, cache, block_size, states: BTreeMap::new() })
+    }
+
+    /// Where the target's hidden states are read.
+    pub(super) fn places(&self) -> &[HiddenPlace] {
+        self.head.places()
+    }
+
+    /// Drops the KV cache and all states, and allocates another.
+    pub(super) fn reset(&mut self, blocks: usize) -> mlx::Result<()> {
+        self.states.clear();
+        self.cache = cache(self.head.network(), 0, self.block_size)?;
+        mlx::memory::clear_cache();
+        self.cache = cache(self.head.network(), blocks, self.block_size)?;
+        Ok(())
+    }
+
+    /// A sequence has ended.
+    pub(super) fn remove(&mut self, sequence: SequenceId) {
+        self.states.remove(&sequence);
+    }
+
+    /// Keeps the target's hidden states of positions from `first` on, `[positions, width]`, which take the place of older ones.
+    pub(super) fn keep(&mut self, sequence: SequenceId, first: usize, rows: Array) -> mlx::Result<()> {
+        let kept = self.states.entry(sequence).or_default();
+        while let Some(last) = kept.pop() {
+            if let Some(rows) = last.within(0, first)? {
+                kept.push(KeptStates { first: last.first, rows });
+                break;
+            }
+        }
+        kept.push(KeptStates { first, rows });
+        Ok(())
+    }
+
+    /// The target's hidden states of these positions, `[positions, width]`. Earlier ones are not needed again.
+    fn take(&mut self, sequence: SequenceId, from: usize, to: usize) -> mlx::Result<Array> {
+        let kept = self.states.entry(sequence).or_default();
+        let parts = kept.iter().map(|states| states.within(from, to)).collect::<mlx::Result<Vec<_>>>()?;
+        let parts: Vec<&Array> = parts.iter().flatten().collect();
+        let states = match parts.as_slice() {
+            [] => return Err(mlx::Error::new("the target's hidden states of a draft head's rows")),
+            [one] => (*one).clone(),
+            several => mlx::concatenate(several, 0)?,
+        };
+        if states.dim(0)? as usize != to - from {
+            return Err(mlx::Error::new("the target's hidden states of all of a draft head's rows"));
+        }
+        let mut left = Vec::new();
+        for states in kept.drain(..) {
+            let end = states.end()?;
+            if let Some(rows) = states.within(to, end)? {
+                left.push(KeptStates { first: to.max(states.first), rows });
+            }
+        }
+        *kept = left;
+        Ok(states)
+    }
+
+    /// Shows the head the tokens of all segments, and computes their draft tokens.
+    pub(super) fn draft(
+        &mut self,
+        target: &Model,
+        segments: &[DraftSegment],
+        sampler: &Sampler,
+        padding: Padding,
+    ) -> mlx::Result<Vec<Vec<u32>>> {
+        let mut passes = HeadPasses { drafter: self, target, states: None };
+        draft(&mut passes, segments, sampler, padding)
+    }
+}
+
+/// The passes of one draft.
+struct HeadPasses<'a> {
+    drafter: &'a mut HeadDrafter,
+    target: &'a Model,
+    /// What the last pass gave of each row that drafts, `[n, hidden]`.
+    states: Option<Array>,
+}
+
+impl HeadPasses<'_> {
+    fn forward(
+        &mut self,
+        tokens: Array,
+        states: &Array,
+        segments: Vec<Segment>,
+        logits_at: Vec<usize>,
+    ) -> mlx::Result<Option<Array>> {
+        let batch = Batch { tokens, segments, logits_at, multimodal: None, hidden: None };
+        let output = self.drafter.head.forward(self.target, states, &batch, &mut self.drafter.cache)?;
+        let Some(DraftHeadOutput { logits, states }) = output else { return Ok(None) };
+        self.states = Some(states);
+        Ok(Some(logits))
+    }
+}
+
+impl DraftPasses for HeadPasses<'_> {
+    fn cache(&self) -> &KvCache {
+        &self.drafter.cache
+    }
+
+    fn first_pass(&mut self, ordered: &[&DraftSegment], padding: Padding) -> mlx::Result<Option<Array>> {
+        let FirstRows { tokens, segments, logits_at } =
+            first_rows(ordered, self.drafter.cache.groups().len(), padding)?;
+        let states = ordered.iter().map(|of| {
+            let first = of.skipped + of.context;
+            self.drafter.take(of.sequence, first, first + of.tokens.len())
+        });
+        let states = states.collect::<mlx::Result<Vec<_>>>()?;
+        let states = mlx::concatenate(&states.iter().collect::<Vec<_>>(), 0)?;
+        let padding = tokens.dim(0)? - states.dim(0)?;
+        let states = if padding == 0 { states } else { states.pad(&[(0, padding), (0, 0)], 0.0)? };
+        let states = self.drafter.head.states_of_target(&states)?;
+        self.forward(tokens, &states, segments, logits_at)
+    }
+
+    fn later_pass(
+        &mut self,
+        drafting: &[&DraftSegment],
+        round: usize,
+        before: &Array,
+        padding: Padding,
+    ) -> mlx::Result<Option<Array>> {
+        let states = self.states.take().ok_or_else(|| mlx::Error::new("states of the round before"))?;
+        let tokens = taken(before, rows_of_round(drafting.len(), before, padding)?.as_ref())?;
+        let states = taken(&states, rows_of_round(drafting.len(), &states, padding)?.as_ref())?;
+        let segments = later_segments(drafting, self.drafter.cache.groups().len(), round);
+        self.forward(tokens, &states, segments, (0..drafting.len()).collect())
+    }
+}

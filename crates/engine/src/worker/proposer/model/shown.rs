@@ -1,0 +1,125 @@
+//! What a network that drafts has seen of a sequence.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use omnibus_kv::{BlockId, BlockTable};
+
+use crate::worker::proposer::Promised;
+
+/// What a network that drafts has seen of a sequence.
+#[derive(Default)]
+pub(super) struct Shown {
+    /// Rows, from the first on, whose keys and values it has.
+    pub(super) computed: usize,
+    /// Blocks at the beginning that it does not read, because it never had the states of their rows.
+    pub(super) skipped_blocks: usize,
+    /// Of a draft head, once a step of the sequence was planned.
+    states: Option<StatesKept>,
+    /// The blocks that it wrote for this sequence.
+    pub(super) blocks: Vec<BlockId>,
+    /// Of each full one.
+    hashes: Vec<u64>,
+    /// Draft tokens behind the computed ones that it has keys and values of, too.
+    pub(super) drafted: Vec<u32>,
+}
+
+/// The target's hidden states that the device keeps of a sequence.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StatesKept {
+    /// The first position of which they are there and were not read.
+    from: usize,
+    /// Position behind the last planned row.
+    end: usize,
+}
+
+impl Shown {
+    /// Draft tokens that were accepted are computed.
+    pub(super) fn take_accepted(&mut self, tokens: &[u32]) {
+        let behind = tokens.get(self.computed..).unwrap_or_default();
+        let accepted = behind.iter().zip(&self.drafted).take_while(|(one, other)| one == other).count();
+        self.computed += accepted;
+        self.drafted.clear();
+    }
+
+    /// Forgets what it wrote to blocks that the sequence has no more.
+    pub(super) fn keep_same_blocks(&mut self, table: &BlockTable, block_size: usize) {
+        let same = self.blocks.iter().zip(&table.blocks).take_while(|(one, other)| one == other).count();
+        self.blocks.truncate(same);
+        self.hashes.truncate(same);
+        self.computed = self.computed.min(same * block_size);
+    }
+
+    /// Counts the blocks that follow and that hold this sequence's tokens already, up to row `end`.
+    pub(super) fn find_filled(
+        &mut self,
+        of: &Promised<'_>,
+        end: usize,
+        filled: &BTreeMap<BlockId, u64>,
+        block_size: usize,
+    ) {
+        while self.skipped_blocks == 0
+            && self.computed == self.hashes.len() * block_size
+            && self.computed + block_size <= end
+        {
+            let hash = self.next_hash(of.tokens, block_size);
+            let block = of.table.block(self.hashes.len());
+            let Some(block) = block.filter(|block| filled.get(block) == Some(&hash)) else { break };
+            self.blocks.truncate(self.hashes.len());
+            self.blocks.push(block);
+            self.hashes.push(hash);
+            self.computed += block_size;
+        }
+        self.computed = self.computed.min(end);
+    }
+
+    /// Keeps the hashes of the blocks that are full.
+    pub(super) fn fill(&mut self, of: &Promised<'_>, filled: &mut BTreeMap<BlockId, u64>, block_size: usize) {
+        while self.skipped_blocks == 0 && (self.hashes.len() + 1) * block_size <= self.computed {
+            let hash = self.next_hash(of.tokens, block_size);
+            if let Some(block) = self.blocks.get(self.hashes.len()) {
+                filled.insert(*block, hash);
+            }
+            self.hashes.push(hash);
+        }
+    }
+
+    fn next_hash(&self, tokens: &[u32], block_size: usize) -> u64 {
+        let start = self.hashes.len() * block_size;
+        let mut hasher = DefaultHasher::new();
+        (self.hashes.last(), tokens.get(start..start + block_size)).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Counts the states that the steps of the sequence leave on the device.
+    pub(super) fn see_plan(&mut self, planned: &std::ops::Range<usize>) {
+        let states = self.states.get_or_insert(StatesKept { from: planned.start, end: planned.start });
+        if planned.start > states.end {
+            // Its keys came from elsewhere.
+            states.from = planned.start;
+        }
+        states.end = planned.end;
+    }
+
+    /// Skips the rows whose states are missing: inside of a block their keys may be those of others; where more are missing,
+    /// the head begins at the next block.
+    pub(super) fn skip_missing_states(&mut self, block_size: usize) {
+        let Some(StatesKept { from, .. }) = self.states.filter(|states| states.from > self.computed) else {
+            return;
+        };
+        if from - self.computed >= block_size {
+            self.skipped_blocks = from.div_ceil(block_size);
+            self.hashes.clear();
+            self.computed = self.skipped_blocks * block_size;
+        } else {
+            self.computed = from;
+        }
+    }
+
+    /// The states of all rows before this one were read.
+    pub(super) fn read_states(&mut self, end: usize) {
+        if let Some(states) = &mut self.states {
+            states.from = states.from.max(end);
+        }
+    }
+}
