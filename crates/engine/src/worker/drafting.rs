@@ -6,6 +6,7 @@ mod rounds;
 
 use mlx::Array;
 use omnibus_core::SequenceId;
+use omnibus_kv::BlockId;
 use omnibus_model::{DraftHead, HiddenPlace, KvCacheGroup, Model, Source};
 
 use super::padding::Padding;
@@ -132,7 +133,7 @@ fn load_mtp(source: &Source, target: &Model) -> Result<Option<LoadedDrafter>, St
     Ok(head.map(LoadedDrafter::Head))
 }
 
-/// The head of a checkpoint that nobody named: one that cannot be used is a warning.
+/// The head of a checkpoint that no setting names: one that cannot be used is a warning.
 fn load_mtp_if_it_fits(source: &Source, target: &Model) -> Result<Option<LoadedDrafter>, StartError> {
     let on_gpu = mlx::device::default().map_err(StartError::new)? == mlx::device::Device::Gpu;
     let groups = model::groups(target);
@@ -173,6 +174,14 @@ impl Drafter {
         match self {
             Self::Model(_) => Ok(()),
             Self::Head(head) => head.keep(sequence, first, rows),
+        }
+    }
+
+    /// Copies blocks, as the target's of the same numbers are. A draft model computes parts of blocks again.
+    pub(super) fn copy_blocks(&mut self, copies: &[(BlockId, BlockId)]) -> mlx::Result<()> {
+        match self {
+            Self::Model(_) => Ok(()),
+            Self::Head(head) => head.copy_blocks(copies),
         }
     }
 

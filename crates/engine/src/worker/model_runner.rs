@@ -216,6 +216,10 @@ impl ModelRunner {
             let copies = input.copies.iter().filter(|copy| copy.group == group);
             let copies: Vec<(BlockId, BlockId)> = copies.map(|copy| (copy.from, copy.to)).collect();
             self.cache.copy_blocks(group, &copies)?;
+            let is_whole = full_attention_group(self.cache.groups()) == Some(group);
+            if let Some(draft) = self.draft.as_mut().filter(|_| is_whole) {
+                draft.copy_blocks(&copies)?;
+            }
         }
         Ok(())
     }

@@ -167,8 +167,8 @@ fn the_mtp_head_of_the_embedded_model_is_mostly_right() {
     assert!(first.accepted > 8 && again.accepted + 2 > first.accepted, "{first:?}, then {again:?}");
 }
 
-/// Heads with random weights, which are never right: the rows that they are asked for are rolled back, states of recurrences
-/// among them.
+/// Heads with random weights, which are hardly ever right: rows of rejected tokens are rolled back, states of recurrences among
+/// them.
 #[test]
 fn heads_of_random_weights_change_no_token() {
     for (name, source) in [

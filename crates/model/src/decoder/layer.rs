@@ -227,14 +227,14 @@ impl Layer {
     /// The mixer of embeddings beside the normed stream, which is then what the result is added to.
     fn mix_beside(
         &self,
-        embedded: &Array,
-        before: &NormBlock,
+        inputs: &TokenInputs,
+        [of_embeddings, before]: [&NormBlock; 2],
         adds_to: BesideSum,
         x: &mut ResidualStream,
         layer: LayerContext,
     ) -> mlx::Result<Array> {
-        let normed = x.norm(before)?;
-        let mixed = self.mixer.forward(&mlx::concatenate(&[embedded, &normed], -1)?, layer)?;
+        let (embedded, normed) = (of_embeddings.forward(&inputs.embedded)?, x.norm(before)?);
+        let mixed = self.mixer.forward(&mlx::concatenate(&[&embedded, &normed], -1)?, layer)?;
         if adds_to == BesideSum::Normed {
             x.set(normed);
         }
@@ -297,8 +297,7 @@ impl Layer {
                 transformed_joins.add_normed(x, transformed, after_mlp)?;
             }
             (NormPlacement::Beside { adds_to, .. }, [of_embeddings, before, before_mlp], Some(mlp)) => {
-                let embedded = of_embeddings.forward(&inputs.embedded)?;
-                let mixed = self.mix_beside(&embedded, before, *adds_to, x, layer)?;
+                let mixed = self.mix_beside(inputs, [of_embeddings, before], *adds_to, x, layer)?;
                 mixed_joins.add(x, mixed)?;
                 let transformed = mlp.forward(&x.norm(before_mlp)?)?;
                 transformed_joins.add(x, transformed)?;

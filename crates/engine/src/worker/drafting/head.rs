@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use mlx::Array;
 use omnibus_core::SequenceId;
+use omnibus_kv::BlockId;
 use omnibus_model::{Batch, DraftHead, DraftHeadOutput, HiddenPlace, KvCache, Model, Segment};
 
 use super::model::cache;
@@ -38,7 +39,7 @@ impl KeptStates {
         Ok(self.first + self.rows.dim(0)? as usize)
     }
 
-    /// Those of these positions that it has.
+    /// The states of these positions that it has.
     fn within(&self, from: usize, to: usize) -> mlx::Result<Option<Array>> {
         let (from, to) = (from.max(self.first), to.min(self.end()?));
         if from >= to {
@@ -69,6 +70,11 @@ impl HeadDrafter {
         mlx::memory::clear_cache();
         self.cache = cache(self.head.network(), blocks, self.block_size)?;
         Ok(())
+    }
+
+    /// Copies blocks: the copy has the states of the target's rows that were in the original.
+    pub(super) fn copy_blocks(&mut self, copies: &[(BlockId, BlockId)]) -> mlx::Result<()> {
+        (0..self.cache.groups().len()).try_for_each(|group| self.cache.copy_blocks(group, copies))
     }
 
     /// A sequence has ended.

@@ -67,8 +67,7 @@ impl ModelProposer {
         let (rows, reads) = (self.rows(of), self.network.reads);
         let Self { sequences, filled, block_size, .. } = self;
         let own = sequences.entry(of.sequence).or_default();
-        // The newest row is always shown.
-        own.find_filled(of, rows.saturating_sub(1), filled, *block_size);
+        own.find_filled(of, own.most_found(rows), filled, *block_size);
         own.skip_missing_states(*block_size);
         let end = rows.min(own.computed + room);
         let behind = match reads {

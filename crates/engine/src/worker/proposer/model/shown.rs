@@ -101,8 +101,17 @@ impl Shown {
         states.end = planned.end;
     }
 
-    /// Skips the rows whose states are missing: inside of a block their keys may be those of others; where more are missing,
-    /// the head begins at the next block.
+    /// How many of `rows` need not be shown if its blocks hold them: not the newest, whose logits give the first draft token,
+    /// unless its state is missing.
+    pub(super) fn most_found(&self, rows: usize) -> usize {
+        match self.states {
+            Some(StatesKept { from, .. }) if from >= rows => rows,
+            _ => rows.saturating_sub(1),
+        }
+    }
+
+    /// Skips the rows whose states are missing: a part of a block was copied with the target's, or has keys of another sequence;
+    /// where more are missing, the head begins at the next block.
     pub(super) fn skip_missing_states(&mut self, block_size: usize) {
         let Some(StatesKept { from, .. }) = self.states.filter(|states| states.from > self.computed) else {
             return;
