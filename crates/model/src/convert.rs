@@ -6,6 +6,7 @@
 mod config;
 mod inverse;
 mod layout;
+mod mtp;
 mod packing;
 mod plan;
 mod recipe;
@@ -115,6 +116,7 @@ impl Conversion {
         let (modules, quantization) = self.modules(&config)?;
         let shards = Shards::plan(&modules, self.shard_bytes)?;
         let summary = shards.write(&self.to, modules, progress)?;
+        self.write_mtp_head(&config)?;
         let config = config::converted(config, quantization.as_ref());
         write_json(&self.to.join("config.json"), &Value::Object(config))?;
         plan.finish(&self.to)?;

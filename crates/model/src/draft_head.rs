@@ -5,7 +5,7 @@
 //! behind that one. The next pass reads that token with what this one gave.
 
 mod eagle3;
-mod mtp;
+pub(crate) mod mtp;
 
 use mlx::{Array, Dtype};
 
@@ -41,11 +41,7 @@ impl DraftHead {
     /// `mimo_mtp.py`.
     pub fn of_checkpoint(source: &Source, target: &Model) -> Result<Option<Self>, Error> {
         let config = source.config()?;
-        let found = match source.mtp_weights()? {
-            Some(weights) => mtp::apart(target.blueprint(), weights),
-            None => mtp::read(target.blueprint(), source.weights()?)?,
-        };
-        let Some((blueprint, weights)) = found else { return Ok(None) };
+        let Some((blueprint, weights)) = mtp::found(source, target.blueprint())? else { return Ok(None) };
         let in_config = |error| Error::Config { file: source.path("config.json"), error: Box::new(error) };
         let quantization = crate::quantization::Quantization::read(&config).map_err(in_config)?;
         let network = Model::build(blueprint, quantization, weights, target.kernels())?;

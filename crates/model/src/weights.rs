@@ -24,6 +24,7 @@ use thiserror::Error;
 pub(crate) use adapter::{Adapter, LowRank};
 pub use check::Difference;
 pub(crate) use check::{check, infer};
+pub(crate) use files::MTP_FILE;
 pub use files::Source;
 pub(crate) use fingerprint::adapter_id;
 pub(crate) use foreign::convert;

@@ -84,7 +84,7 @@ impl Shards {
 }
 
 /// One file. It has its name only when it is whole.
-fn write_file(path: &Path, tensors: BTreeMap<String, Array>) -> Result<(), LoadError> {
+pub(super) fn write_file(path: &Path, tensors: BTreeMap<String, Array>) -> Result<(), LoadError> {
     let part = path.with_extension("safetensors.part");
     let io = |error: std::io::Error| failed(&part, &error);
     let mut file = BufWriter::new(File::create(&part).map_err(io)?);

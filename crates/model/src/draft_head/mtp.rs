@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::mixers::Mixer;
 use crate::pattern::Pattern;
 use crate::rewrite::WeightRewrite;
-use crate::weights::Weights;
+use crate::weights::{Source, Weights};
 
 /// Where a checkpoint has the text model's tensors.
 const PREFIXES: [&str; 3] = ["model.language_model", "language_model.model", "model"];
@@ -104,8 +104,16 @@ impl Form {
     }
 }
 
-/// The head's network, and the checkpoint's tensors. `None` without a head of a known form.
-pub(super) fn read(target: &Blueprint, mut weights: Weights) -> Result<Option<(Blueprint, Weights)>, Error> {
+/// A checkpoint's head: its network, and tensors that it is among. `None` without a head of a known form.
+pub(crate) fn found(source: &Source, target: &Blueprint) -> Result<Option<(Blueprint, Weights)>, Error> {
+    match source.mtp_weights()? {
+        Some(weights) => Ok(apart(target, weights)),
+        None => among(target, source.weights()?),
+    }
+}
+
+/// A head among the tensors of a checkpoint.
+fn among(target: &Blueprint, mut weights: Weights) -> Result<Option<(Blueprint, Weights)>, Error> {
     let number = target.stored_layer_count();
     let found = PREFIXES.iter().flat_map(|prefix| FORMS.iter().map(move |form| (*prefix, form)));
     let is_there = |prefix: &str| weights.keys().any(|name| name.starts_with(&format!("{prefix}.layers.")));
@@ -135,7 +143,7 @@ pub(super) fn read(target: &Blueprint, mut weights: Weights) -> Result<Option<(B
 }
 
 /// A head with a file of its own, which has our names. `None` if the target has no layer like it.
-pub(super) fn apart(target: &Blueprint, weights: Weights) -> Option<(Blueprint, Weights)> {
+fn apart(target: &Blueprint, weights: Weights) -> Option<(Blueprint, Weights)> {
     let has = |module: &str| weights.contains_key(&format!("{module}.weight"));
     let (root, embed) = (target.names.root, target.names.embed);
     let (head, table) = (head_of(has("lm_head")), table_of(has(&format!("{root}.{embed}"))));

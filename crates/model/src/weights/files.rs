@@ -19,7 +19,7 @@ use crate::weights::{LoadError, Weights};
 const JSON_BYTES_MAX: u64 = 64 << 20;
 
 /// Where a head that predicts further tokens is, if it is apart from the model: other loaders do not read this file.
-const MTP_FILE: &str = "mtp.safetensors";
+pub(crate) const MTP_FILE: &str = "mtp.safetensors";
 
 /// Whether a file of an embedded model has weights of the model itself.
 fn is_weights(name: &str) -> bool {

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 
 use mlx::Array;
 use omnibus_kv::{BlockId, BlockTable};
+use omnibus_model::convert::{Conversion, Packing, Recipe, SHARD_BYTES};
 use omnibus_model::{
-    Batch, DraftHead, DraftHeadOutput, HiddenRows, Kernels, KvCache, KvCacheGroup, Model, Segment, Source,
+    Batch, DraftHead, DraftHeadOutput, HiddenRows, Kernels, KvCache, KvCacheGroup, Model, QuantizationChoice,
+    Segment, Source,
 };
 use serde_json::Value;
 
@@ -31,9 +33,14 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/draft-heads").join(name)
 }
 
+/// Where a checkpoint is written.
+fn written(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("draft-heads").join(name)
+}
+
 /// A directory with the weights of a recipe.
 fn checkpoint(of: &Path, name: &str) -> Source {
-    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("draft-heads").join(name);
+    let to = written(name);
     std::fs::create_dir_all(&to).unwrap();
     let recipe: Value = serde_json::from_slice(&std::fs::read(of.join("tensors.json")).unwrap()).unwrap();
     let mut weights = generate::weights(&recipe).unwrap();
@@ -201,6 +208,39 @@ impl Fixture {
         let drafted = never.iter().filter(|logit| logit.is_finite()).count();
         assert_eq!(drafted, tokens.len() * logits.dim(0).unwrap() as usize, "others are never drafted");
         logits.take(&Array::from_slice(&tokens, &[tokens.len() as i32]).unwrap(), 1).unwrap()
+    }
+}
+
+/// A converted checkpoint has the head in a file of its own, which gives the same logits, or with 8 bits nearly the same.
+#[test]
+fn conversions_keep_the_head() {
+    let choice = QuantizationChoice { group: 32, bits: 8, mode: mlx::QuantMode::Affine };
+    let quantized = Packing::Quantize { choice, recipe: Recipe::Uniform };
+    for name in ["deepseek_v3.mtp.hf", "glm4_moe.mtp.hf", "qwen3_next.mtp.hf", "qwen3_5.mtp.hf"] {
+        for (packing, bound) in [(Packing::AsStored, None), (quantized, Some(0.2))] {
+            let fixture = Fixture::read(name, Kernels::Mlx);
+            let source = Source::Directory(written(name));
+            let to = written(&format!("{name}.converted-{}", bound.is_some()));
+            let _absent = std::fs::remove_dir_all(&to);
+            let conversion = Conversion {
+                source,
+                to: to.clone(),
+                packing,
+                inputs: None,
+                dtype: None,
+                shard_bytes: SHARD_BYTES,
+            };
+            conversion.run(&mut |_| ()).unwrap();
+            let converted = Source::Directory(to);
+            let target = Model::load(&converted, Kernels::Mlx).unwrap();
+            let head = DraftHead::of_checkpoint(&converted, &target).unwrap().expect(name);
+            let fixture = Fixture { target, head, bound: bound.unwrap_or(fixture.bound), ..fixture };
+            let (states, _) = fixture.target_states();
+            let mut drafting =
+                Drafting { fixture: &fixture, cache: Cached::of(fixture.head.network()), states: &states };
+            let decode = &fixture.tokens[PROMPT..];
+            fixture.assert_near(&drafting.round(&fixture.tokens[1..=PROMPT], 0, &decode[1..4]), "logits.0");
+        }
     }
 }
 
