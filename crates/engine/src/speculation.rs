@@ -21,6 +21,8 @@ pub enum DraftSource {
     Mtp,
     /// An EAGLE-3 head, in the place of a draft model.
     Eagle3,
+    /// A DFlash head, in the place of a draft model.
+    Dflash,
 }
 
 /// Settings of speculative decoding.

@@ -147,7 +147,11 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
         adapters,
     };
     let scheduler = omnibus_core::Scheduler::new(capacity.scheduler_settings(&model, settings));
-    let asked = draft.as_ref().map(|draft| DraftNetwork { context: draft.context(), reads: draft.reads() });
+    let asked = draft.as_ref().map(|draft| DraftNetwork {
+        context: draft.context(),
+        most: draft.most(),
+        reads: draft.reads(),
+    });
     let draft = draft.map(|draft| capacity.drafter(draft, &model)).transpose()?;
     let mut runner = model_runner::ModelRunner::new(model, &capacity, settings).map_err(StartError::new)?;
     runner.set_processors(all_processors(source, processors, settings));

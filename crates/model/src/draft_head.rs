@@ -4,6 +4,7 @@
 //! Row `i` of a pass has the token that follows position `i` and the hidden state of position `i`; its logits are of the token
 //! behind that one. The next pass reads that token with what this one gave.
 
+mod dflash;
 mod eagle3;
 pub(crate) mod mtp;
 
@@ -20,9 +21,19 @@ use crate::weights::Source;
 pub struct DraftHead {
     network: Model,
     places: Vec<HiddenPlace>,
+    block: Option<DraftBlock>,
     /// For each token of the target, its row of the head's own logits, `[vocab]` i32; one row behind the last for tokens that it
     /// never drafts.
     own_rows: Option<Array>,
+}
+
+/// The block of a head that drafts several tokens in one pass: the newest token, then masks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DraftBlock {
+    /// Tokens, the newest included.
+    pub size: usize,
+    /// What stands for a token that is not known.
+    pub mask_token: u32,
 }
 
 /// What a pass gives of the rows that the batch names.
@@ -46,7 +57,7 @@ impl DraftHead {
         let quantization = crate::quantization::Quantization::read(&config).map_err(in_config)?;
         let network = Model::build(blueprint, quantization, weights, target.kernels())?;
         network.use_kernels(target.kernel_choice());
-        Ok(Some(Self { network, places: vec![HiddenPlace::FinalNorm], own_rows: None }))
+        Ok(Some(Self { network, places: vec![HiddenPlace::FinalNorm], block: None, own_rows: None }))
     }
 
     /// An EAGLE-3 head for this target, of a checkpoint of its own, in the layout of SafeAILab and SpecForge or that of
@@ -60,7 +71,35 @@ impl DraftHead {
         let quantization = crate::quantization::Quantization::read(&source.config()?).map_err(in_config)?;
         let network = Model::build(blueprint, quantization, weights, target.kernels())?;
         network.use_kernels(target.kernel_choice());
-        Ok(Self { network, places, own_rows })
+        Ok(Self { network, places, block: None, own_rows })
+    }
+
+    /// A DFlash head for this target, of a checkpoint of its own.
+    ///
+    /// Source: `DFlash: Block Diffusion for Flash Speculative Decoding` (arXiv 2602.06036); z-lab/dflash `dflash/model.py`.
+    pub fn dflash(source: &Source, target: &Model) -> Result<Self, Error> {
+        let dflash::Described { blueprint, places, block } = dflash::read(source, target.blueprint())?;
+        let in_config = |error| Error::Config { file: source.path("config.json"), error: Box::new(error) };
+        let quantization = crate::quantization::Quantization::read(&source.config()?).map_err(in_config)?;
+        let network = Model::build(blueprint, quantization, source.weights()?, target.kernels())?;
+        network.use_kernels(target.kernel_choice());
+        Ok(Self { network, places, block: Some(block), own_rows: None })
+    }
+
+    /// Whether a config is that of a DFlash head.
+    pub fn is_dflash(source: &Source) -> Result<bool, Error> {
+        Ok(dflash::is_dflash(&source.config()?))
+    }
+
+    /// The block that it drafts in one pass, if it does.
+    pub fn block(&self) -> Option<DraftBlock> {
+        self.block
+    }
+
+    /// Writes the keys and values of rows whose states are there, of a head with a block. `states`: `[T, hidden]`; tokens of the
+    /// batch count for nothing.
+    pub fn write_context(&self, states: &Array, batch: &Batch, cache: &mut KvCache) -> mlx::Result<()> {
+        self.network.write_context(states, batch, cache)
     }
 
     /// Whether a config is that of an EAGLE-3 head.
@@ -95,7 +134,8 @@ impl DraftHead {
 
     /// Builds the graph of one pass. `None` if the batch names no rows for logits.
     ///
-    /// `batch.tokens`: for each row the token that follows it. `states`: `[T, hidden]`.
+    /// `batch.tokens`: for each row the token that follows it; of a head with a block the block's own. `states`: `[T, hidden]`; a
+    /// head with a block reads none.
     pub fn forward(
         &self,
         target: &Model,

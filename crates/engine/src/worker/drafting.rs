@@ -60,12 +60,13 @@ impl LoadedDrafter {
             (DraftSource::Eagle3, None) => {
                 Err(StartError::new("--draft eagle3 needs --draft-model, an EAGLE-3 head for this model"))
             }
+            (DraftSource::Dflash, None) => {
+                Err(StartError::new("--draft dflash needs --draft-model, a DFlash head for this model"))
+            }
+            (DraftSource::Dflash, Some(of)) => load_dflash(&of, target, settings).map(Some),
             (DraftSource::Model, Some(of)) => load_model(&of, source, target, settings).map(Some),
             (DraftSource::Eagle3, Some(of)) => load_eagle3(&of, target, settings).map(Some),
-            (DraftSource::Auto, Some(of)) => match DraftHead::is_eagle3(&of).map_err(StartError::new)? {
-                true => load_eagle3(&of, target, settings).map(Some),
-                false => load_model(&of, source, target, settings).map(Some),
-            },
+            (DraftSource::Auto, Some(of)) => load_any(&of, source, target, settings).map(Some),
             (DraftSource::Mtp, _) => load_mtp(source, target)?.map(Some).ok_or_else(|| {
                 let file = source.path("config.json");
                 StartError::new(format!(
@@ -88,6 +89,14 @@ impl LoadedDrafter {
     /// How it stores keys and values.
     pub(super) fn groups(&self) -> Vec<KvCacheGroup> {
         model::groups(self.network())
+    }
+
+    /// Most draft tokens that it can give at once.
+    pub(super) fn most(&self) -> usize {
+        match self {
+            Self::Model(_) => usize::MAX,
+            Self::Head(head) => head.block().map_or(usize::MAX, |block| block.size - 1),
+        }
     }
 
     /// Longest sequence that it was trained for.
@@ -121,6 +130,27 @@ fn load_model(
     let draft = Model::load(of, target.kernels()).map_err(StartError::new)?;
     model::check(&draft, of, target, source)?;
     Ok(LoadedDrafter::Model(draft))
+}
+
+/// Loads what a directory has, by its config.
+fn load_any(
+    of: &Source,
+    source: &Source,
+    target: &Model,
+    settings: &Settings,
+) -> Result<LoadedDrafter, StartError> {
+    if DraftHead::is_eagle3(of).map_err(StartError::new)? {
+        load_eagle3(of, target, settings)
+    } else if DraftHead::is_dflash(of).map_err(StartError::new)? {
+        load_dflash(of, target, settings)
+    } else {
+        load_model(of, source, target, settings)
+    }
+}
+
+fn load_dflash(of: &Source, target: &Model, settings: &Settings) -> Result<LoadedDrafter, StartError> {
+    MemoryPlan::check_weights(of, &DeviceMemory::read(settings.memory_limit))?;
+    DraftHead::dflash(of, target).map(LoadedDrafter::Head).map_err(StartError::new)
 }
 
 fn load_eagle3(of: &Source, target: &Model, settings: &Settings) -> Result<LoadedDrafter, StartError> {

@@ -102,6 +102,8 @@ pub(super) struct Promised<'a> {
 pub(super) struct DraftNetwork {
     /// Its longest sequence.
     pub(super) context: usize,
+    /// Most draft tokens that it can give at once.
+    pub(super) most: usize,
     pub(super) reads: DraftReads,
 }
 
@@ -119,7 +121,7 @@ pub(super) fn proposers_of(
         (DraftSource::Off, ..) | (DraftSource::Auto, Device::Gpu, None) => Vec::new(),
         (DraftSource::Auto, _, Some(network)) => vec![ngram(), model(network)],
         (DraftSource::Auto, Device::Cpu, None) | (DraftSource::Ngram, ..) => vec![ngram()],
-        (DraftSource::Model | DraftSource::Mtp | DraftSource::Eagle3, _, network) => {
+        (DraftSource::Model | DraftSource::Mtp | DraftSource::Eagle3 | DraftSource::Dflash, _, network) => {
             network.map(model).into_iter().collect()
         }
     }

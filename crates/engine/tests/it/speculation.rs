@@ -134,7 +134,7 @@ fn check_bits(drafting: &Handle, default_count: u64) {
 
 #[test]
 fn random_requests_have_the_same_bits_with_ngram_drafts_and_without() {
-    check_bits(&drafting(DraftSource::Ngram), 200);
+    check_bits(&drafting(DraftSource::Ngram), 120);
 }
 
 #[test]
@@ -142,14 +142,14 @@ fn random_requests_have_the_same_bits_with_a_draft_model_or_ngrams_and_without()
     let draft = FirstLayers::new("draft-bits", 5);
     // Few blocks: sequences are preempted, and blocks change hands.
     let few = Settings { kv_cache_memory: Some(6 << 20), ..settings(DraftSource::Auto, Some(draft.path())) };
-    check_bits(&engine(few), 100);
+    check_bits(&engine(few), 60);
 }
 
 #[test]
 fn random_requests_have_the_same_bits_with_an_mtp_head_and_without() {
     // Few blocks: sequences are preempted, and states of prompts are missing where their blocks are found.
     let few = Settings { kv_cache_memory: Some(6 << 20), ..settings(DraftSource::Mtp, None) };
-    check_bits(&engine(few), 100);
+    check_bits(&engine(few), 60);
 }
 
 #[test]
@@ -176,6 +176,7 @@ fn heads_of_random_weights_change_no_token() {
         ("deepseek_v3.mtp.hf", DraftSource::Mtp),
         ("eagle3.llama", DraftSource::Eagle3),
         ("eagle3.qwen3", DraftSource::Eagle3),
+        ("dflash.qwen3", DraftSource::Dflash),
     ] {
         let (target, head) = fixture::with_draft_head(name);
         let tokens = |source: DraftSource, head: Option<&Path>| {

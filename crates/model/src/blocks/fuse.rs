@@ -13,6 +13,8 @@ pub(crate) enum FuseBlock {
     Joined { embedding: NormBlock, state: NormBlock, projection: Linear },
     /// Streams of the target model through a projection.
     Streams { projection: Linear },
+    /// Streams of the target model through a projection and a norm, of which layers make keys and values.
+    Context { projection: Linear, norm: NormBlock },
 }
 
 impl FuseBlock {
@@ -33,6 +35,10 @@ impl FuseBlock {
             HeadStates::Streams(_) => {
                 Self::Streams { projection: store.linear(&format!("{at}.projection"))? }
             }
+            HeadStates::Context(_) => Self::Context {
+                projection: store.linear(&format!("{at}.projection"))?,
+                norm: store.norm(&format!("{at}.state_norm"), norm, hidden)?,
+            },
         })
     }
 
@@ -41,6 +47,7 @@ impl FuseBlock {
         match self {
             Self::Joined { .. } => Ok(states.clone()),
             Self::Streams { projection } => projection.forward(states),
+            Self::Context { projection, norm } => norm.forward(&projection.forward(states)?),
         }
     }
 
@@ -52,6 +59,7 @@ impl FuseBlock {
                 projection.forward(&mlx::concatenate(&both, -1)?)
             }
             Self::Streams { .. } => Ok(states.clone()),
+            Self::Context { .. } => Ok(embedded.clone()),
         }
     }
 }

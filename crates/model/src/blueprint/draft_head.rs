@@ -25,4 +25,7 @@ pub enum HeadStates {
     /// So many streams of the target model, one beside the other: the stream is `projection(streams)`. Its own stream is read
     /// as it is (EAGLE-3).
     Streams(usize),
+    /// So many streams of the target model, one beside the other: `norm(projection(streams))` gives the keys and values of a row
+    /// in every layer. What is computed is a block of tokens behind these rows (DFlash).
+    Context(usize),
 }

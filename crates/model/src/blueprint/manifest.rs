@@ -104,6 +104,10 @@ impl HeadStates {
                 at.replicated("projection", 2 * hidden, hidden, false);
             }
             Self::Streams(streams) => at.replicated("projection", streams * hidden, hidden, false),
+            Self::Context(streams) => {
+                at.replicated("projection", streams * hidden, hidden, false);
+                at.norm("state_norm", norm, hidden);
+            }
         }
     }
 }

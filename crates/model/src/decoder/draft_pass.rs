@@ -7,6 +7,7 @@ use super::pass::PassInput;
 use crate::batch::Batch;
 use crate::blueprint::HeadStates;
 use crate::kv_cache::KvCache;
+use crate::ops::LayerContext;
 
 /// What a pass of a draft head gives of the rows that the batch names.
 pub(crate) struct DraftPass {
@@ -51,7 +52,24 @@ impl Model {
         let states = match input.states {
             HeadStates::FinalNorm => normed.clone(),
             HeadStates::Streams(_) => rows.of(&made.stream.plain()?)?,
+            HeadStates::Context(_) => normed.clone(),
         };
         Ok(Some(DraftPass { normed, states }))
+    }
+
+    /// Writes the keys and values of rows of the context in every layer, lazily. `states`: of the rows, `[T, hidden]`.
+    pub(crate) fn write_context(
+        &self,
+        states: &Array,
+        batch: &Batch,
+        cache: &mut KvCache,
+    ) -> mlx::Result<()> {
+        let (ctx, _adapted) = self.context(batch, cache)?;
+        let mut index = 0;
+        for (layer, spec) in self.layers.iter().zip(&self.blueprint.layers) {
+            let _attended = layer.mixer.forward(states, LayerContext { ctx: &ctx, index, cache })?;
+            index += spec.mixer.spec().caches().len();
+        }
+        Ok(())
     }
 }

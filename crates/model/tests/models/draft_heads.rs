@@ -7,8 +7,8 @@ use mlx::Array;
 use omnibus_kv::{BlockId, BlockTable};
 use omnibus_model::convert::{Conversion, Packing, Recipe, SHARD_BYTES};
 use omnibus_model::{
-    Batch, DraftHead, DraftHeadOutput, HiddenRows, Kernels, KvCache, KvCacheGroup, Model, QuantizationChoice,
-    Segment, Source,
+    Batch, DraftBlock, DraftHead, DraftHeadOutput, HiddenRows, Kernels, KvCache, KvCacheGroup, Model,
+    MultimodalRows, QuantizationChoice, Segment, Source,
 };
 use serde_json::Value;
 
@@ -60,7 +60,10 @@ impl Fixture {
             let target = checkpoint(&at.join("target"), &format!("{name}.target"));
             let target = Model::load(&target, kernels).unwrap();
             let head = checkpoint(&at.join("draft"), &format!("{name}.draft"));
-            let head = DraftHead::eagle3(&head, &target).unwrap();
+            let head = match DraftHead::is_dflash(&head).unwrap() {
+                true => DraftHead::dflash(&head, &target).unwrap(),
+                false => DraftHead::eagle3(&head, &target).unwrap(),
+            };
             (target, head)
         } else {
             let source = checkpoint(&at, name);
@@ -190,6 +193,32 @@ fn draft_heads_give_the_golden_logits() {
         let second = drafting.round(&[decode[1], decode[2], decode[4]], PROMPT, &decode[5..8]);
         for (logits, golden) in [(first, "logits.0"), (second, "logits2.0")] {
             fixture.assert_near(&fixture.drafted(logits), golden);
+        }
+    }
+}
+
+#[test]
+fn a_head_with_a_block_gives_the_golden_logits() {
+    for kernels in [Kernels::Mlx, Kernels::fastest()] {
+        let fixture = Fixture::read("dflash.qwen3", kernels);
+        let (states, target_logits) = fixture.target_states();
+        fixture.assert_near(&states, "aux.0");
+        fixture.assert_near(&target_logits, "target.0");
+        let (head, decode) = (&fixture.head, &fixture.tokens[PROMPT..]);
+        let DraftBlock { size, mask_token } = head.block().unwrap();
+        let mut cache = Cached::of(head.network());
+        let rounds = [(0, PROMPT, decode[0], "logits.0"), (PROMPT, PROMPT + 3, decode[4], "logits2.0")];
+        for (from, to, newest, golden) in rounds {
+            let rows = states.slice(&[from as i32, 0], &[to as i32, states.dim(1).unwrap()]).unwrap();
+            let context = cache.batch(&vec![0; to - from], from, Vec::new());
+            head.write_context(&head.states_of_target(&rows).unwrap(), &context, &mut cache.0).unwrap();
+            let mut tokens = vec![mask_token as i32; size];
+            tokens[0] = newest;
+            let bidirectional = vec![vec![0..size]];
+            let multimodal = Some(MultimodalRows { bidirectional, ..MultimodalRows::default() });
+            let batch = Batch { multimodal, ..cache.batch(&tokens, to, (1..size).collect()) };
+            let output = head.forward(&fixture.target, &rows, &batch, &mut cache.0).unwrap().unwrap();
+            fixture.assert_near(&output.logits, golden);
         }
     }
 }

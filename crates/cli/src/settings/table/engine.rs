@@ -52,12 +52,13 @@ pub const SETTINGS: &[Setting] = &[
             choice("model", |config| config.engine.speculation.source = DraftSource::Model),
             choice("mtp", |config| config.engine.speculation.source = DraftSource::Mtp),
             choice("eagle3", |config| config.engine.speculation.source = DraftSource::Eagle3),
+            choice("dflash", |config| config.engine.speculation.source = DraftSource::Dflash),
         ]),
         default: "auto",
         section: "Engine",
         commands: GENERATING,
         scope: Scope::Everywhere,
-        help: "Speculative decoding: where draft tokens come from. `ngram` drafts what followed the same tokens before, in the request and in recent answers with its `cache_salt`; `model` asks the model of `--draft-model`, `eagle3` the EAGLE-3 head of `--draft-model`, `mtp` the head that the model's own checkpoint has for further tokens. `auto` is, where there is a model or a head, whichever of it and `ngram` makes tokens faster, else `ngram` on a CPU, and nothing on a GPU, where it is not measured yet. It changes no token, and drafts only where that is measured to be faster.",
+        help: "Speculative decoding: where draft tokens come from. `ngram` drafts what followed the same tokens before, in the request and in recent answers with its `cache_salt`; `model` asks the model of `--draft-model`, `eagle3` and `dflash` the EAGLE-3 or DFlash head of `--draft-model`, `mtp` the head that the model's own checkpoint has for further tokens. `auto` is, where there is a model or a head, whichever of it and `ngram` makes tokens faster, else `ngram` on a CPU, and nothing on a GPU, where it is not measured yet. It changes no token, and drafts only where that is measured to be faster.",
         set: choose,
     },
     Setting {
@@ -68,7 +69,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Engine",
         commands: GENERATING,
         scope: Scope::Everywhere,
-        help: "Speculative decoding: a smaller model with the same vocabulary, or an EAGLE-3 head, as a directory or `org/name[@revision]` on the hub, whose tokens the target model verifies. Its keys and values share the memory of `--kv-cache-memory`.",
+        help: "Speculative decoding: a smaller model with the same vocabulary, or an EAGLE-3 or DFlash head, as a directory or `org/name[@revision]` on the hub, whose tokens the target model verifies. Its keys and values share the memory of `--kv-cache-memory`.",
         set: |config, value| {
             config.engine.speculation.draft_model = Some(value.text().into());
             Ok(())

@@ -1,4 +1,4 @@
-//! The device's side of a draft head (MTP, EAGLE-3): a small network that drafts from the target model's hidden states.
+//! The device's side of a draft head (MTP, EAGLE-3, DFlash): a small network that drafts from the target model's hidden states.
 //!
 //! The target's passes leave the hidden states of rows here; a draft takes those of the rows that it computes. Rows that a head
 //! computes from its own output are written again once the target's states of their tokens are there.
@@ -10,11 +10,14 @@ use std::collections::BTreeMap;
 use mlx::Array;
 use omnibus_core::SequenceId;
 use omnibus_kv::BlockId;
-use omnibus_model::{Batch, DraftHead, DraftHeadOutput, HiddenPlace, KvCache, Model, Segment};
+use omnibus_model::{
+    Batch, DraftBlock, DraftHead, DraftHeadOutput, HiddenPlace, KvCache, Model, MultimodalRows, Segment,
+    take_rows,
+};
 
 use super::model::cache;
 use super::rounds::{
-    DraftPasses, DraftSegment, FirstRows, draft, first_rows, later_segments, rows_of_round, taken,
+    DraftPasses, DraftSegment, FirstRows, draft, first_rows, later_segments, rows_of_round, segment, taken,
 };
 use crate::sampler::Sampler;
 use crate::worker::padding::Padding;
@@ -127,7 +130,7 @@ impl HeadDrafter {
         sampler: &Sampler,
         padding: Padding,
     ) -> mlx::Result<Vec<Vec<u32>>> {
-        let mut passes = HeadPasses { drafter: self, target, states: None };
+        let mut passes = HeadPasses { drafter: self, target, states: None, blocks: None };
         draft(&mut passes, segments, sampler, padding)
     }
 }
@@ -138,6 +141,24 @@ struct HeadPasses<'a> {
     target: &'a Model,
     /// What the last pass gave of each row that drafts, `[n, hidden]`.
     states: Option<Array>,
+    /// Of a head that drafts in blocks.
+    blocks: Option<BlockLogits>,
+}
+
+/// Logits of all draft tokens of one pass.
+struct BlockLogits {
+    /// `[n, vocab]`
+    logits: Array,
+    /// The first row of each sequence's block.
+    first: Vec<usize>,
+}
+
+impl BlockLogits {
+    /// Of one draft token of the first sequences, `[sequences, vocab]`.
+    fn of_round(&self, sequences: usize, round: usize) -> mlx::Result<Array> {
+        let rows: Vec<i32> = self.first.iter().take(sequences).map(|first| (first + round) as i32).collect();
+        take_rows(&self.logits, &Array::from_slice(&rows, &[rows.len() as i32])?)
+    }
 }
 
 impl HeadPasses<'_> {
@@ -153,6 +174,42 @@ impl HeadPasses<'_> {
         let Some(DraftHeadOutput { logits, states }) = output else { return Ok(None) };
         self.states = Some(states);
         Ok(Some(logits))
+    }
+}
+
+impl HeadPasses<'_> {
+    /// One pass over the blocks of all segments with draft tokens: the newest token, and a mask for each draft token. Gives the
+    /// logits of the first draft token of each.
+    fn draft_blocks(
+        &mut self,
+        ordered: &[&DraftSegment],
+        block: DraftBlock,
+        states: &Array,
+    ) -> mlx::Result<Option<Array>> {
+        let groups = self.drafter.cache.groups().len();
+        let (mut tokens, mut segments, mut logits_at) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut spans, mut first) = (Vec::new(), Vec::new());
+        for of in ordered.iter().filter(|of| of.count > 0) {
+            let (row, len) = (tokens.len(), of.count + 1);
+            segments.push(segment(of, groups, (row, len), of.context + of.tokens.len(), 1));
+            tokens.push(of.tokens.last().map_or(0, |token| *token as i32));
+            tokens.extend(std::iter::repeat_n(block.mask_token as i32, of.count));
+            spans.push(vec![row..row + len]);
+            first.push(logits_at.len());
+            logits_at.extend(row + 1..row + len);
+        }
+        if segments.is_empty() {
+            return Ok(None);
+        }
+        let multimodal = Some(MultimodalRows { bidirectional: spans, ..MultimodalRows::default() });
+        let tokens = Array::from_slice(&tokens, &[tokens.len() as i32])?;
+        let batch = Batch { tokens, segments, logits_at, multimodal, hidden: None };
+        let output = self.drafter.head.forward(self.target, states, &batch, &mut self.drafter.cache)?;
+        let Some(DraftHeadOutput { logits, .. }) = output else { return Ok(None) };
+        let blocks = BlockLogits { logits, first };
+        let of_first = blocks.of_round(blocks.first.len(), 0)?;
+        self.blocks = Some(blocks);
+        Ok(Some(of_first))
     }
 }
 
@@ -173,7 +230,14 @@ impl DraftPasses for HeadPasses<'_> {
         let padding = tokens.dim(0)? - states.dim(0)?;
         let states = if padding == 0 { states } else { states.pad(&[(0, padding), (0, 0)], 0.0)? };
         let states = self.drafter.head.states_of_target(&states)?;
-        self.forward(tokens, &states, segments, logits_at)
+        match self.drafter.head.block() {
+            None => self.forward(tokens, &states, segments, logits_at),
+            Some(block) => {
+                let batch = Batch { tokens, segments, logits_at: Vec::new(), multimodal: None, hidden: None };
+                self.drafter.head.write_context(&states, &batch, &mut self.drafter.cache)?;
+                self.draft_blocks(ordered, block, &states)
+            }
+        }
     }
 
     fn later_pass(
@@ -183,6 +247,9 @@ impl DraftPasses for HeadPasses<'_> {
         before: &Array,
         padding: Padding,
     ) -> mlx::Result<Option<Array>> {
+        if let Some(blocks) = &self.blocks {
+            return blocks.of_round(drafting.len(), round).map(Some);
+        }
         let states = self.states.take().ok_or_else(|| mlx::Error::new("states of the round before"))?;
         let tokens = taken(before, rows_of_round(drafting.len(), before, padding)?.as_ref())?;
         let states = taken(&states, rows_of_round(drafting.len(), &states, padding)?.as_ref())?;

@@ -145,7 +145,8 @@ pub(super) fn later_segments(drafting: &[&DraftSegment], groups: usize, round: u
     segments.map(|(row, of)| segment(of, groups, (row, 1), context(of), 1)).collect()
 }
 
-fn segment(
+/// Rows of one segment.
+pub(super) fn segment(
     of: &DraftSegment,
     groups: usize,
     (first, len): (usize, usize),

@@ -129,9 +129,10 @@ impl Proposer for ModelProposer {
     fn propose(&mut self, context: &DraftContext<'_>) -> Proposal {
         let own = self.sequences.entry(context.sequence).or_default();
         own.take_accepted(context.tokens);
-        let has_room = context.tokens.len() + context.most <= self.network.context;
+        let most = context.most.min(self.network.most);
+        let has_room = context.tokens.len() + most <= self.network.context;
         let is_late = context.tokens.len() > own.computed + self.chunk;
-        let count = if has_room && !is_late { context.most } else { 0 };
+        let count = if has_room && !is_late { most } else { 0 };
         Proposal { tokens: DraftTokens::Promised(count), kind: KIND }
     }
 
