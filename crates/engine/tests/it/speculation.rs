@@ -167,6 +167,20 @@ fn the_mtp_head_of_the_embedded_model_is_mostly_right() {
     assert!(first.accepted > 8 && again.accepted + 2 > first.accepted, "{first:?}, then {again:?}");
 }
 
+#[test]
+fn steps_that_fail_while_a_head_drafts_are_replayed() {
+    let faults = "launch@step=9,read@step=17,memory@step=25,launch-panic@step=33".parse().unwrap();
+    let failing = engine(Settings { faults, ..settings(DraftSource::Mtp, None) });
+    let plain = engine(settings(DraftSource::Off, None));
+    let requests = || (0..12).map(|number| request(1_000 + number)).collect();
+    let (with, without) = (outputs(&failing, requests()), outputs(&plain, requests()));
+    for (number, (with, without)) in with.iter().zip(&without).enumerate() {
+        assert_eq!(output_tokens(with), output_tokens(without), "request {number}");
+    }
+    let drafted: usize = with.iter().map(|of| of.usage.drafts.accepted).sum();
+    assert!(drafted > 20, "the head goes on: {drafted}");
+}
+
 /// Heads with random weights, which are hardly ever right: rows of rejected tokens are rolled back, states of recurrences among
 /// them.
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mlx::Array;
 use omnibus_kv::{BlockId, BlockTable};
@@ -21,9 +22,11 @@ const PROMPT: usize = 23;
 
 /// A head, its target, and what the reference computes with them.
 struct Fixture {
-    name: &'static str,
+    name: String,
     target: Model,
     head: DraftHead,
+    /// Of the target.
+    source: Source,
     golden: BTreeMap<String, Array>,
     tokens: Vec<i32>,
     bound: f32,
@@ -33,9 +36,11 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/draft-heads").join(name)
 }
 
-/// Where a checkpoint is written.
+/// Where a checkpoint is written: tests beside each other write the same ones.
 fn written(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("draft-heads").join(name)
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("draft-heads").join(number.to_string()).join(name)
 }
 
 /// A directory with the weights of a recipe.
@@ -54,22 +59,22 @@ fn checkpoint(of: &Path, name: &str) -> Source {
 }
 
 impl Fixture {
-    fn read(name: &'static str, kernels: Kernels) -> Self {
+    fn read(name: &str, kernels: Kernels) -> Self {
         let at = folder(name);
-        let (target, head) = if at.join("draft").is_dir() {
-            let target = checkpoint(&at.join("target"), &format!("{name}.target"));
-            let target = Model::load(&target, kernels).unwrap();
+        let (source, target, head) = if at.join("draft").is_dir() {
+            let source = checkpoint(&at.join("target"), &format!("{name}.target"));
+            let target = Model::load(&source, kernels).unwrap();
             let head = checkpoint(&at.join("draft"), &format!("{name}.draft"));
             let head = match DraftHead::is_dflash(&head).unwrap() {
                 true => DraftHead::dflash(&head, &target).unwrap(),
                 false => DraftHead::eagle3(&head, &target).unwrap(),
             };
-            (target, head)
+            (source, target, head)
         } else {
             let source = checkpoint(&at, name);
             let target = Model::load(&source, kernels).unwrap();
             let head = DraftHead::of_checkpoint(&source, &target).unwrap().unwrap();
-            (target, head)
+            (source, target, head)
         };
         let golden = at.join("golden.safetensors");
         let bytes = std::fs::read(&golden).unwrap();
@@ -80,7 +85,15 @@ impl Fixture {
             mlx::io::load_safetensors(&golden).unwrap().into_iter().collect();
         let mut tokens = golden["prompt.0"].to_vec::<i32>().unwrap();
         tokens.extend(golden["decode.0"].to_vec::<i32>().unwrap());
-        Self { name, target, head, golden, tokens, bound: (20.0 * sensitivity).max(1e-4) }
+        Self {
+            name: name.to_owned(),
+            target,
+            head,
+            golden,
+            tokens,
+            bound: (20.0 * sensitivity).max(1e-4),
+            source,
+        }
     }
 
     /// The target's hidden states of the prompt and the three tokens behind it, and its logits behind the last four.
@@ -120,7 +133,8 @@ impl Cached {
 
     fn batch(&self, tokens: &[i32], context: usize, logits_at: Vec<usize>) -> Batch {
         let table = |group: &KvCacheGroup| {
-            let blocks: &[u32] = if group.spec.kind.is_state() { &[5] } else { &[7, 3, 1, 4, 6, 9, 2, 8] };
+            let blocks: &[u32] =
+                if group.spec.kind.is_state() { &[5] } else { &[7, 3, 1, 4, 6, 9, 2, 8, 10] };
             let blocks = blocks.iter().copied().map(BlockId).collect();
             BlockTable { blocks, ..BlockTable::new(group.spec.kind, BLOCK_SIZE) }
         };
@@ -176,12 +190,17 @@ const HEADS: [&str; 6] = [
     "eagle3.qwen3",
 ];
 
+/// A fixture with the weights of both seeds, and both kinds of kernels.
+fn in_all_ways(name: &str) -> Vec<(String, Kernels)> {
+    let seeds = [name.to_owned(), format!("seed-11/{name}")];
+    let ways = |name: String| [(name.clone(), Kernels::Mlx), (name, Kernels::fastest())];
+    seeds.into_iter().flat_map(ways).collect()
+}
+
 #[test]
 fn draft_heads_give_the_golden_logits() {
-    for (name, kernels) in
-        HEADS.into_iter().flat_map(|name| [(name, Kernels::Mlx), (name, Kernels::fastest())])
-    {
-        let fixture = Fixture::read(name, kernels);
+    for (name, kernels) in HEADS.into_iter().flat_map(in_all_ways) {
+        let fixture = Fixture::read(&name, kernels);
         let (states, target_logits) = fixture.target_states();
         let states_are = if fixture.golden.contains_key("aux.0") { "aux.0" } else { "hidden.0" };
         fixture.assert_near(&states, states_are);
@@ -199,8 +218,8 @@ fn draft_heads_give_the_golden_logits() {
 
 #[test]
 fn a_head_with_a_block_gives_the_golden_logits() {
-    for kernels in [Kernels::Mlx, Kernels::fastest()] {
-        let fixture = Fixture::read("dflash.qwen3", kernels);
+    for (name, kernels) in in_all_ways("dflash.qwen3") {
+        let fixture = Fixture::read(&name, kernels);
         let (states, target_logits) = fixture.target_states();
         fixture.assert_near(&states, "aux.0");
         fixture.assert_near(&target_logits, "target.0");
@@ -226,7 +245,7 @@ fn a_head_with_a_block_gives_the_golden_logits() {
 impl Fixture {
     /// Logits of the tokens that the head drafts, in the order of its own rows.
     fn drafted(&self, logits: Array) -> Array {
-        let maps = folder(self.name).join("draft/maps.safetensors");
+        let maps = folder(&self.name).join("draft/maps.safetensors");
         if !maps.is_file() {
             return logits;
         }
@@ -248,11 +267,10 @@ fn conversions_keep_the_head() {
     for name in ["deepseek_v3.mtp.hf", "glm4_moe.mtp.hf", "qwen3_next.mtp.hf", "qwen3_5.mtp.hf"] {
         for (packing, bound) in [(Packing::AsStored, None), (quantized, Some(0.2))] {
             let fixture = Fixture::read(name, Kernels::Mlx);
-            let source = Source::Directory(written(name));
             let to = written(&format!("{name}.converted-{}", bound.is_some()));
             let _absent = std::fs::remove_dir_all(&to);
             let conversion = Conversion {
-                source,
+                source: fixture.source.clone(),
                 to: to.clone(),
                 packing,
                 inputs: None,

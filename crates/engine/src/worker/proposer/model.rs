@@ -117,8 +117,12 @@ impl ModelProposer {
     }
 }
 
-/// What the draft model computes: the tokens that it has not seen, and a row for each draft token but the last.
+/// What the network computes: the tokens that it has not seen, and a row for each draft token but the last. Nothing waits for
+/// tokens that are only shown, so their time is not known.
 fn load_of(segments: &[DraftSegment]) -> DraftLoad {
+    if segments.iter().all(|of| of.count == 0) {
+        return DraftLoad::default();
+    }
     DraftLoad {
         rounds: segments.iter().map(|of| of.count.max(1)).max().unwrap_or(0),
         rows: segments.iter().map(|of| of.tokens.len() + of.count.saturating_sub(1)).sum(),
