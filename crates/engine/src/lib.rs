@@ -54,8 +54,8 @@ pub use front::tokenizer_of;
 pub use front::{Admission, EventStream, Generated, Handle};
 pub use hidden::{HiddenPositions, HiddenStates};
 pub use info::{
-    AdapterInfo, Health, ModelDetails, ModelInfo, ModelState, RequestInfo, RequestOrigin, RequestState,
-    SessionInfo,
+    AdapterInfo, Capabilities, Health, ModelDetails, ModelInfo, ModelState, RequestInfo, RequestOrigin,
+    RequestState, SessionInfo,
 };
 pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
 pub use machine::{Gpu, Machine, machine};

@@ -17,7 +17,7 @@ const HEAD: &str = "\
 <!-- Made from the tables in crates/server: `cargo xtask docs` writes it. -->
 
 A field is honoured, or accepted because it cannot change the answer, or refused with its name and the reason. A field
-that is not listed is refused as well; on `/v1/messages` and `/v1/responses` it is accepted, counted in
+that is not listed is refused as well; on `/v1/messages`, `/v1/responses` and below `/api` it is accepted, counted in
 `omnibus_unknown_fields_total` and logged, because their clients send new ones at any time. `null` counts as absent.
 
 What differs from the originals:
@@ -31,6 +31,7 @@ What differs from the originals:
 - A call whose JSON was cut by the token limit or is malformed stays as it is in chat completions and Responses, where
   its item is `incomplete`; in a full Anthropic message its input is empty.
 - Every path that begins with `/v1` answers without it, too.
+- Below `/api`, bodies are JSON whatever their content type says, and errors are `{\"error\": TEXT}`.
 - `GET /v1/models` has Anthropic's shape for requests with the header `anthropic-version`.
 - The events of a response with `background` and `stream` are kept in memory, for the last 256 of them: `?stream=true` and
   `starting_after` read them again.
