@@ -71,8 +71,8 @@ pub use omnibus_text::{
 };
 pub use process::{EngineExit, run_engine};
 pub use request::{
-    CallLimit, Chat, Input, OutputMode, PromptEnd, ReasoningPlace, Request, Sampling, Stop, StructuredOutput,
-    TOP_LOGPROBS_MAX, ToolChoice,
+    CallLimit, Chat, Input, OutputMode, PromptEnd, ReasoningPlace, ReportedTokens, Request, Sampling, Stop,
+    StructuredOutput, TOP_LOGPROBS_MAX, ToolChoice,
 };
 pub use settings::{
     AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, DraftPolicy, NamedAdapter, PreemptionPolicy,

@@ -15,6 +15,7 @@ use crate::error::ApiError;
 use crate::lower::{self, GenerationBatch};
 use crate::response::ollama::{OllamaFramer, Shape};
 use crate::response::openai::Logprobs;
+use crate::wire::generation::TokenIds;
 use crate::wire::ollama::generate::{GenerateRequest, Prompt};
 
 /// Ollama's completions.
@@ -27,14 +28,17 @@ impl Api for OllamaGenerate {
     type Framer = OllamaFramer;
 
     fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<OllamaFramer>, ApiError> {
-        let GenerateRequest { shared, mut prompt } = GenerateRequest::read(body)?;
+        let GenerateRequest { mut shared, mut prompt } = GenerateRequest::read(body)?;
         let served = served::generating(&context.engine.models(), &shared.model, &shared.think, &[])?;
         let framer = OllamaFramer::new(shared.model.clone(), Shape::Generate)
             .with_reasoning(shared.think.shown())
             .with_logprobs(Logprobs::of(shared.logprobs));
         let delivery = delivery(shared.generation.streaming);
         let earlier = match &mut prompt {
-            Prompt::Chat { earlier, .. } => Some(std::mem::take(earlier)),
+            Prompt::Chat { earlier, .. } => {
+                shared.generation.tokens.ids = TokenIds::Return;
+                Some(std::mem::take(earlier))
+            }
             Prompt::Raw(_) | Prompt::Infill { .. } => None,
         };
         let mut batch = lower::ollama::generate(shared, prompt, served, &context.caller);

@@ -60,6 +60,7 @@ mod tests {
         assert!(is_load(json!({"model": "m", "messages": null, "options": {"num_ctx": 1}})));
         assert!(!is_load(json!({"model": "m", "messages": [{"role": "user"}]})));
         assert!(!is_load(json!({"model": "m", "messages": 3})));
+        assert!(!is_load(json!({"model": "m", "suffix": "the end of a file"})));
         assert_eq!(Load::of(&json!({}), "messages").unwrap_err().param(), Some("model"));
     }
 }

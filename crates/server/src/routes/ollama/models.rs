@@ -30,16 +30,20 @@ pub async fn version() -> Json<Value> {
     Json(json!({"version": VERSION}))
 }
 
-/// Lists the models that the key may use, once per served name.
+/// Lists the models that the key may use, once per served name. Adapters are listed once, after their model.
 pub async fn tags(State(app): State<Arc<App>>, Extension(key): Extension<Arc<Key>>) -> Json<List<Tag>> {
-    let named = |info: &ModelInfo| info.names().map(|name| tag(info, name)).collect::<Vec<_>>();
+    let named = |info: &ModelInfo| {
+        let count = if info.adapter.is_some() { 1 } else { usize::MAX };
+        info.names().take(count).map(|name| tag(info, name)).collect::<Vec<_>>()
+    };
     Json(List { models: usable(&app, &key).iter().flat_map(named).collect() })
 }
 
 /// Lists the loaded models that the key may use.
 pub async fn loaded(State(app): State<Arc<App>>, Extension(key): Extension<Arc<Key>>) -> Json<List<Loaded>> {
     let loaded = |info: &ModelInfo| {
-        let details = info.details()?;
+        // An adapter is part of its model.
+        let details = info.details().filter(|_| info.adapter.is_none())?;
         let name = listed(&info.id);
         let size = details.memory.weights_bytes + details.memory.kv_bytes;
         Some(Loaded {

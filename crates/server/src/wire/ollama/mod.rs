@@ -81,15 +81,18 @@ pub struct Load {
 }
 
 impl Load {
-    /// A body whose `input` is absent or empty. `None` for others.
+    /// A body whose `input` is absent or empty, and that has no `suffix`. `None` for others.
     pub fn of(body: &Value, input: &str) -> Result<Option<Self>, ApiError> {
-        let is_empty = match body.get(input) {
+        let is_empty = |name: &str| match body.get(name) {
             None | Some(Value::Null) => true,
             Some(Value::String(text)) => text.is_empty(),
             Some(Value::Array(list)) => list.is_empty(),
             Some(_) => false,
         };
-        let (true, Value::Object(object)) = (is_empty, body) else { return Ok(None) };
+        // The text before the one to generate is empty at the begin of a file.
+        let (true, Value::Object(object)) = (is_empty(input) && is_empty("suffix"), body) else {
+            return Ok(None);
+        };
         let known = ["model", "keep_alive"].into_iter();
         let few = known.filter_map(|name| Some((name.to_owned(), object.get(name)?.clone())));
         let mut fields = Fields::tolerant(Value::Object(few.collect()), "", &[FIELDS])?;
