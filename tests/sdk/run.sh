@@ -1,5 +1,5 @@
 #!/bin/sh
-# The SDKs of OpenAI and Anthropic, of Python and of JavaScript where npm is reachable, against new servers: with the
+# The SDKs of OpenAI, Anthropic and Ollama, of Python and of JavaScript where npm is reachable, against new servers: with the
 # embedded model, and with one that says given texts.
 # Then schemathesis sends what /openapi.json allows, and much that it does not.
 # Usage: tests/sdk/run.sh [path of the omnibus binary]
@@ -62,6 +62,7 @@ stop
 python3 "$here/../clients/scripted_model.py" "$work/model" --file "$work/hello.txt" --word PINEAPPLE
 start "$work/model" --kv-cache-memory 256MiB
 "$venv/bin/python" "$here/agents.py" "$url" "$work/hello.txt" PINEAPPLE
+"$venv/bin/python" "$here/ollama_sdk.py" "$url" "$work/hello.txt" PINEAPPLE
 if command -v node >/dev/null && command -v npm >/dev/null; then
     js=$(kept "$here/package-lock.json" node)
     if ! [ -e "$js/complete" ] && npm ping >/dev/null 2>&1; then
@@ -71,8 +72,10 @@ if command -v node >/dev/null && command -v npm >/dev/null; then
         touch "$js/complete"
     fi
     if [ -e "$js/complete" ]; then
-        cp "$here/agents.mjs" "$js"
-        node "$js/agents.mjs" "$url" "$work/hello.txt" PINEAPPLE
+        for script in agents ollama; do
+            cp "$here/$script.mjs" "$js"
+            node "$js/$script.mjs" "$url" "$work/hello.txt" PINEAPPLE
+        done
     else
         echo "skipped: JavaScript's SDKs, because npm is not reachable"
     fi

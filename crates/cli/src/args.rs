@@ -8,6 +8,7 @@ use crate::command_name::CommandName;
 use crate::command_table::{COMMANDS, Spec};
 use crate::environment;
 use crate::settings::{Inputs, Kind, Resolved, Scope, Setting, of, resolve, texts};
+use crate::tips;
 
 /// A parsed command line.
 pub struct ParsedArgs {
@@ -20,7 +21,9 @@ pub struct ParsedArgs {
 
 /// Parses a command line.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<ParsedArgs, clap::Error> {
-    let matches = command().try_get_matches_from(arguments)?;
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let matches =
+        command().try_get_matches_from(&arguments).map_err(|error| tips::improved(error, &arguments))?;
     let (mut words, mut matches) = (Vec::new(), matches);
     while let Some((word, inner)) = matches.remove_subcommand() {
         words.push(word);
@@ -77,10 +80,13 @@ pub fn command() -> Command {
 
 fn subcommand_of(spec: &Spec) -> Command {
     let name = spec.path.last().copied().unwrap_or_default();
-    let mut command = Command::new(name).about(spec.about);
+    // The last of a repeated flag counts, as with settings from several places.
+    let mut command = Command::new(name).about(spec.about).args_override_self(true);
     if let Some(argument) = spec.argument {
         let arg = Arg::new(argument.name).value_name(argument.placeholder).help(argument.help);
         let arg = if argument.choices.is_empty() { arg } else { arg.value_parser(argument.choices.to_vec()) };
+        // Flags may stand between the values of one argument.
+        let arg = arg.action(ArgAction::Append);
         command =
             command.arg(arg.num_args(argument.count.0..=argument.count.1).required(argument.count.0 > 0));
     }

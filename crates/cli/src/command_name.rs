@@ -9,6 +9,12 @@ pub enum CommandName {
     Generate,
     /// `omnibus chat`
     Chat,
+    /// `omnibus run`
+    Run,
+    /// `omnibus ps`
+    Ps,
+    /// `omnibus launch`
+    Launch,
     /// `omnibus convert`
     Convert,
     /// `omnibus perplexity`

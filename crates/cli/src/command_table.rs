@@ -29,39 +29,91 @@ pub struct Argument {
     pub choices: &'static [&'static str],
 }
 
+/// A model, which `-m` names as well.
+const ONE_MODEL: Argument = Argument {
+    name: "MODEL",
+    placeholder: "MODEL",
+    help: "Model directory, or `org/name[@revision]` on the hub; also by -m. Default: the model embedded in this binary.",
+    count: (0, 1),
+    choices: &[],
+};
+
+/// Models, the one or the last of which `-m` names as well.
+const MODELS: Argument = Argument {
+    name: "MODEL",
+    placeholder: "MODEL",
+    help: "Model directory, or `org/name[@revision]` on the hub; a single one also by -m. Default: the model embedded in this binary.",
+    count: (0, 64),
+    choices: &[],
+};
+
 /// Every command.
 pub const COMMANDS: &[Spec] = &[
     Spec {
         name: CommandName::Serve,
         path: &["serve"],
         about: "Serve models over HTTP",
+        argument: Some(MODELS),
+    },
+    Spec {
+        name: CommandName::Generate,
+        path: &["generate"],
+        about: "Complete one prompt",
         argument: Some(Argument {
-            name: "MODEL",
-            placeholder: "MODEL",
-            help: "Model directory, or `org/name[@revision]` on the hub. Default: the model embedded in this binary.",
-            count: (0, 64),
+            name: "PROMPT",
+            placeholder: "PROMPT",
+            help: "The prompt; also by -p. `-` reads it from stdin.",
+            count: (0, 1),
             choices: &[],
         }),
     },
-    Spec { name: CommandName::Generate, path: &["generate"], about: "Complete one prompt", argument: None },
-    Spec { name: CommandName::Chat, path: &["chat"], about: "Chat in the terminal", argument: None },
+    Spec {
+        name: CommandName::Chat,
+        path: &["chat"],
+        about: "Chat in the terminal",
+        argument: Some(ONE_MODEL),
+    },
+    Spec {
+        name: CommandName::Run,
+        path: &["run"],
+        about: "Chat with a model, or complete one prompt: `run MODEL [PROMPT]`",
+        argument: Some(Argument {
+            name: "MODEL",
+            placeholder: "MODEL",
+            help: "The model, unless -m names it, and then the prompt. Without one, a terminal has a chat; elsewhere stdin has the prompt.",
+            count: (0, 1024),
+            choices: &[],
+        }),
+    },
+    Spec {
+        name: CommandName::Ps,
+        path: &["ps"],
+        about: "Show the models and the requests of a running server",
+        argument: None,
+    },
+    Spec {
+        name: CommandName::Launch,
+        path: &["launch"],
+        about: "Start a coding agent with a running server, or with a server of its own: `launch AGENT [-- ARGUMENTS]`",
+        argument: Some(Argument {
+            name: "AGENT",
+            placeholder: "AGENT",
+            help: "claude, codex, opencode, qwen, copilot or aider, and then arguments for it, after `--`. No file of the agent's own configuration is changed.",
+            count: (1, 1024),
+            choices: &[],
+        }),
+    },
     Spec {
         name: CommandName::Convert,
         path: &["convert"],
         about: "Write a model in mlx-lm's layout: quantized, cast or dequantized",
-        argument: None,
+        argument: Some(ONE_MODEL),
     },
     Spec {
         name: CommandName::Perplexity,
         path: &["perplexity"],
         about: "Measure how well models and quantizations of them predict a text",
-        argument: Some(Argument {
-            name: "MODEL",
-            placeholder: "MODEL",
-            help: "Model directory, or `org/name[@revision]` on the hub. Default: the model embedded in this binary.",
-            count: (0, 64),
-            choices: &[],
-        }),
+        argument: Some(MODELS),
     },
     Spec {
         name: CommandName::Models,
@@ -79,19 +131,25 @@ pub const COMMANDS: &[Spec] = &[
         name: CommandName::BenchServe,
         path: &["bench", "serve"],
         about: "Benchmark a server: latency percentiles and throughput",
-        argument: None,
+        argument: Some(Argument {
+            name: "MODEL",
+            placeholder: "MODEL",
+            help: "A served name; also by -m. Default: the first served one.",
+            count: (0, 1),
+            choices: &[],
+        }),
     },
     Spec {
         name: CommandName::BenchEngine,
         path: &["bench", "engine"],
         about: "Benchmark the engine in this process: time per step beside the device's limits",
-        argument: None,
+        argument: Some(ONE_MODEL),
     },
     Spec {
         name: CommandName::BenchSpeculation,
         path: &["bench", "speculation"],
         about: "Benchmark speculative decoding: speed with and without draft tokens, and how many are accepted",
-        argument: None,
+        argument: Some(ONE_MODEL),
     },
     Spec {
         name: CommandName::BenchSim,
@@ -103,7 +161,7 @@ pub const COMMANDS: &[Spec] = &[
         name: CommandName::CachePrompt,
         path: &["cache", "prompt"],
         about: "Compute a prompt and write its KV cache to a file that `generate` and mlx-lm can load",
-        argument: None,
+        argument: Some(ONE_MODEL),
     },
     Spec {
         name: CommandName::CacheList,
@@ -130,8 +188,8 @@ pub const COMMANDS: &[Spec] = &[
         argument: Some(Argument {
             name: "MODEL",
             placeholder: "MODEL",
-            help: "`org/name[@revision]`.",
-            count: (1, 64),
+            help: "`org/name[@revision]`; a single one also by -m.",
+            count: (0, 64),
             choices: &[],
         }),
     },
@@ -142,14 +200,20 @@ pub const COMMANDS: &[Spec] = &[
         argument: None,
     },
     Spec {
+        name: CommandName::ListModels,
+        path: &["list"],
+        about: "List the models in the hub's cache, as `ls` does",
+        argument: None,
+    },
+    Spec {
         name: CommandName::RemoveModels,
         path: &["rm"],
         about: "Remove models from the hub's cache",
         argument: Some(Argument {
             name: "MODEL",
             placeholder: "MODEL",
-            help: "`org/name`, as listed by `ls`; all its revisions are removed.",
-            count: (1, 64),
+            help: "`org/name`, as listed by `ls`; all its revisions are removed. A single one also by -m.",
+            count: (0, 64),
             choices: &[],
         }),
     },

@@ -12,14 +12,18 @@ mod docs;
 mod embedded;
 mod environment;
 mod error;
+mod gguf;
+mod launch;
 mod log;
 mod model;
 mod output;
 mod progress;
 mod prompt_file;
 mod reload_signal;
+mod server_client;
 mod settings;
 mod stop_signals;
+mod tips;
 
 use std::process::ExitCode;
 

@@ -6,7 +6,7 @@ use omnibus_engine::{DraftSource, ModelSource, Settings as EngineSettings};
 use omnibus_hub::{Hub, HubSettings, ModelId};
 
 use crate::error::Error;
-use crate::{completion_output, embedded, progress};
+use crate::{completion_output, embedded, gguf, progress};
 
 /// The model directory, the model on the hub, which is downloaded unless the cache has it, or the embedded model.
 pub fn source(model: Option<&str>, served_names: &[String]) -> Result<ModelSource, Error> {
@@ -17,7 +17,13 @@ pub fn source(model: Option<&str>, served_names: &[String]) -> Result<ModelSourc
     };
     let path = Path::new(model);
     if path.is_dir() {
+        if let Some(why) = gguf::only(path).and_then(|file| gguf::refusal(&file)) {
+            return Err(Error::failed(why));
+        }
         return Ok(ModelSource::Directory { path: path.to_owned(), served_names });
+    }
+    if let Some(why) = gguf::refusal(path) {
+        return Err(Error::failed(why));
     }
     let Some(id) = hub_id(model) else {
         return Err(Error::failed(format!(
@@ -51,12 +57,25 @@ pub fn hub_id(model: &str) -> Option<ModelId> {
     ModelId::parse(model).filter(|_| !Path::new(model).exists())
 }
 
+/// An error of a download, with how to go on where the hub cannot be reached.
+fn without_hub(error: omnibus_hub::Error) -> Error {
+    match error {
+        omnibus_hub::Error::Offline { .. } | omnibus_hub::Error::Unreachable { .. } => {
+            Error::failed(format!(
+                "{error}; `omnibus list` shows the models that are here already, a model's directory needs no hub, HF_ENDPOINT \
+             names another hub, and without a model the embedded one is used"
+            ))
+        }
+        error => Error::failed(error),
+    }
+}
+
 /// The directory of a model on the hub, after downloading what the cache lacks.
 pub fn download(id: &ModelId) -> Result<PathBuf, Error> {
     let hub = Hub::new(HubSettings::from_environment()).map_err(Error::failed)?;
     let mut bar = progress::bytes(&id.to_string());
     let mut tell = |progress: omnibus_hub::Progress| bar.set(progress.bytes_done, progress.bytes_total);
-    let path = completion_output::runtime()?.block_on(hub.fetch(id, &mut tell)).map_err(Error::failed)?;
+    let path = completion_output::runtime()?.block_on(hub.fetch(id, &mut tell)).map_err(without_hub)?;
     bar.finish();
     Ok(path)
 }

@@ -4,6 +4,15 @@
 
 use std::io;
 
+/// One of both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopSignal {
+    /// Ctrl-C.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+}
+
 /// Both signals.
 #[cfg(unix)]
 pub struct StopSignals {
@@ -21,9 +30,14 @@ impl StopSignals {
 
     /// Resolves at the next signal, or at once if one came since the last wait.
     pub async fn recv(&mut self) {
+        self.next().await;
+    }
+
+    /// As [`Self::recv`], with the signal.
+    pub async fn next(&mut self) -> StopSignal {
         tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => StopSignal::Interrupt,
+            _ = self.terminate.recv() => StopSignal::Terminate,
         }
     }
 }
@@ -41,6 +55,12 @@ impl StopSignals {
 
     /// Resolves at the next signal.
     pub async fn recv(&mut self) {
+        self.next().await;
+    }
+
+    /// As [`Self::recv`], with the signal.
+    pub async fn next(&mut self) -> StopSignal {
         _ = tokio::signal::ctrl_c().await;
+        StopSignal::Interrupt
     }
 }

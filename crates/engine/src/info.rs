@@ -48,8 +48,27 @@ pub struct ModelDetails {
     pub max_model_len: usize,
     /// Tokens in its vocabulary.
     pub vocab_size: usize,
+    /// Width of its residual stream.
+    pub hidden_size: usize,
+    /// What it can do besides completing text.
+    pub capabilities: Capabilities,
     /// How its memory is divided.
     pub memory: MemoryPlan,
+}
+
+/// What a model can do besides completing text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capabilities {
+    /// It writes its reasoning apart from its answer.
+    pub thinking: bool,
+    /// Its tool calls are read.
+    pub tools: bool,
+    /// It sees images.
+    pub vision: bool,
+    /// It hears.
+    pub audio: bool,
+    /// It has tokens to fill in the middle of a text.
+    pub infill: bool,
 }
 
 /// An adapter beside a model's weights.

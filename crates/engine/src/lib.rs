@@ -54,8 +54,8 @@ pub use front::tokenizer_of;
 pub use front::{Admission, EventStream, Generated, Handle};
 pub use hidden::{HiddenPositions, HiddenStates};
 pub use info::{
-    AdapterInfo, Health, ModelDetails, ModelInfo, ModelState, RequestInfo, RequestOrigin, RequestState,
-    SessionInfo,
+    AdapterInfo, Capabilities, Health, ModelDetails, ModelInfo, ModelState, RequestInfo, RequestOrigin,
+    RequestState, SessionInfo,
 };
 pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
 pub use machine::{Gpu, Machine, machine};
@@ -71,8 +71,8 @@ pub use omnibus_text::{
 };
 pub use process::{EngineExit, run_engine};
 pub use request::{
-    CallLimit, Chat, Input, OutputMode, PromptEnd, ReasoningPlace, Request, Sampling, Stop, StructuredOutput,
-    TOP_LOGPROBS_MAX, ToolChoice,
+    CallLimit, Chat, Input, OutputMode, PromptEnd, ReasoningPlace, ReportedTokens, Request, Sampling, Stop,
+    StructuredOutput, TOP_LOGPROBS_MAX, ToolChoice,
 };
 pub use settings::{
     AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, DraftPolicy, NamedAdapter, PreemptionPolicy,

@@ -227,6 +227,7 @@ pub(crate) struct Ready {
     pub(crate) context_length: usize,
     pub(crate) max_model_len: usize,
     pub(crate) vocab_size: usize,
+    pub(crate) hidden_size: usize,
     pub(crate) memory: MemoryPlan,
     /// Tokens of a prompt cache file that every prompt continues.
     pub(crate) prefix: Vec<u32>,

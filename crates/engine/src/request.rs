@@ -42,6 +42,8 @@ pub struct Request {
     pub tool_choice: ToolChoice,
     /// What the answer must match.
     pub structured: Option<StructuredOutput>,
+    /// Whether tokens are reported without log-probabilities, too.
+    pub tokens: ReportedTokens,
     /// `Some(n)` reports the log-probability of each token and of the `n` most likely ones.
     pub logprobs: Option<usize>,
     /// `Some(n)` reports the same for the tokens of the prompt.
@@ -81,6 +83,7 @@ impl Request {
             reasoning_budget: None,
             tool_choice: ToolChoice::default(),
             structured: None,
+            tokens: ReportedTokens::default(),
             logprobs: None,
             prompt_logprobs: None,
             alignment: None,
@@ -200,6 +203,16 @@ pub enum OutputMode {
         /// How many calls of the conversation's tools it may have. `None`: calls are text.
         calls: Option<CallLimit>,
     },
+}
+
+/// Whether the generated tokens are reported beside their text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReportedTokens {
+    /// Only with log-probabilities.
+    #[default]
+    WithLogprobs,
+    /// Always, but for end tokens.
+    Always,
 }
 
 /// Whether an answer must be tool calls. Reasoning before them is free.

@@ -140,6 +140,7 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
         context_length: model.blueprint().context.unwrap_or(capacity.max_context),
         max_model_len: capacity.max_context,
         vocab_size: model.blueprint().vocab,
+        hidden_size: model.blueprint().hidden,
         memory: capacity.memory.clone(),
         prefix: prompt_file.as_ref().map(prompt_file::PromptFile::prefix).unwrap_or_default(),
         reads_images: media.as_ref().is_some_and(media::MediaEncoding::reads_images),

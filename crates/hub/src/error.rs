@@ -26,6 +26,11 @@ pub enum Error {
     Listing { url: String, why: String },
     #[error("{id} holds no config.json with *.safetensors; models in other formats cannot be loaded")]
     NotAModel { id: ModelId },
+    #[error(
+        "{id} holds GGUF files, which llama.cpp and Ollama load; omnibus loads safetensors: take the repository that they were made from, or one of MLX's, such as mlx-community/{}",
+        mlx_name(&id.repository)
+    )]
+    Gguf { id: ModelId },
     #[error("{file}: {problem}; run the command again to resume")]
     Broken { file: String, problem: String },
     #[error("{}: {error}", path.display())]
@@ -35,5 +40,25 @@ pub enum Error {
 impl Error {
     pub(crate) fn io(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         move |error| Self::Io { path: path.into(), error }
+    }
+}
+
+/// The likely name of a model in MLX's format: that of its repository without the other format's.
+fn mlx_name(repository: &str) -> String {
+    let name = repository.split('/').next_back().unwrap_or(repository);
+    let lower = name.to_ascii_lowercase();
+    let end = ["-gguf", "_gguf", ".gguf"].iter().find_map(|ending| lower.strip_suffix(ending)).map(str::len);
+    format!("{}-4bit", name.get(..end.unwrap_or(name.len())).unwrap_or(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_of_gguf_files_names_one_that_can_be_loaded() {
+        let id = ModelId::parse("unsloth/Qwen3-8B-GGUF").unwrap();
+        let message = Error::Gguf { id }.to_string();
+        assert!(message.contains("GGUF") && message.ends_with("mlx-community/Qwen3-8B-4bit"), "{message}");
     }
 }

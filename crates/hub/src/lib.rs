@@ -59,7 +59,10 @@ impl Hub {
             }
             Err(error) => return Err(error),
         };
-        let files = files::needed(&listing.files).ok_or_else(|| Error::NotAModel { id: id.clone() })?;
+        let files = files::needed(&listing.files).ok_or_else(|| {
+            let is_gguf = listing.files.iter().any(|file| file.name.to_ascii_lowercase().ends_with(".gguf"));
+            if is_gguf { Error::Gguf { id: id.clone() } } else { Error::NotAModel { id: id.clone() } }
+        })?;
         Download { cache: &self.cache, remote, id, commit: &listing.commit }.run(&files, progress).await
     }
 }

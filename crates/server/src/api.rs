@@ -126,13 +126,22 @@ impl RequestContext<'_> {
 
 /// The handler of an API's route: reads, lowers, submits, responds.
 pub async fn generate<A: Api>(State(app): State<Arc<App>>, request: Request) -> Result<Response, ApiError> {
-    let submitted = match submitted::<A>(&app, request).await {
-        Ok(submitted) => submitted,
-        Err(error) => {
-            count_refused(A::NAME, &error);
-            return Err(error);
-        }
-    };
+    let submitted = submitted::<A>(&app, request).await;
+    deliver(&app, submitted.inspect_err(|error| count_refused(A::NAME, error))?).await
+}
+
+/// Submits a body that is parsed already, and responds.
+pub async fn generate_from<A: Api>(
+    app: &Arc<App>,
+    body: Value,
+    origin: Origin,
+) -> Result<Response, ApiError> {
+    let for_work = Arc::clone(app);
+    let submitted = blocking(move || submit::<A>(&for_work, body, origin)).await;
+    deliver(app, submitted.inspect_err(|error| count_refused(A::NAME, error))?).await
+}
+
+async fn deliver(app: &App, submitted: Submitted<impl Framer>) -> Result<Response, ApiError> {
     let Submitted { response_id, framer, events, choices, delivery } = submitted;
     if delivery == Delivery::LoggedStream {
         let log = app.event_logs.open(&response_id);
@@ -181,11 +190,18 @@ pub async fn respond<A: Api<Framer: Framer<Body = JsonBody>>>(
     full(framer, events, choices).await
 }
 
+impl Origin {
+    /// That of a request with a connection of its own.
+    pub fn of(request: &Request) -> Self {
+        let extensions = request.extensions();
+        let request_id = extensions.get::<RequestId>().cloned().unwrap_or_default();
+        let Tenant(tenant) = extensions.get::<Tenant>().cloned().unwrap_or_default();
+        Self { request_id, tenant, client_id: None }
+    }
+}
+
 async fn submitted<A: Api>(app: &Arc<App>, request: Request) -> Result<Submitted<A::Framer>, ApiError> {
-    let extensions = request.extensions();
-    let request_id = extensions.get::<RequestId>().cloned().unwrap_or_default();
-    let Tenant(tenant) = extensions.get::<Tenant>().cloned().unwrap_or_default();
-    let origin = Origin { request_id, tenant, client_id: None };
+    let origin = Origin::of(&request);
     let body = app.bodies.json(request).await?;
     let app = Arc::clone(app);
     blocking(move || submit::<A>(&app, wire::json::parse(&body)?, origin)).await

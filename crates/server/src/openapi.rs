@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::auth::admin_only;
+use crate::response::ndjson;
 use crate::root_path::RootPath;
 use crate::wire::fields::{Field, Handling};
 
@@ -68,7 +69,9 @@ pub enum Reply {
     Stream,
     /// JSON, text, subtitles, or server-sent events with `stream`.
     Transcript,
-    /// Prometheus' text.
+    /// JSON, or JSON objects, one a line, unless `stream` is false.
+    Lines,
+    /// Text.
     Text,
     /// A WebSocket.
     Upgrade,
@@ -158,7 +161,7 @@ pub fn document(routes: &[Operation], root_path: &RootPath) -> Value {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
             },
-            "schemas": {"Error": error_schema(), "AnthropicError": anthropic_error_schema()},
+            "schemas": {"Error": error_schema(), "AnthropicError": anthropic_error_schema(), "OllamaError": ollama_error_schema()},
         },
     })
 }
@@ -178,7 +181,16 @@ fn anthropic_error_schema() -> Value {
     json!({"type": "object", "properties": {"type": {"const": "error"}, "error": error}, "required": ["type", "error"]})
 }
 
+fn ollama_error_schema() -> Value {
+    json!({"type": "object", "properties": {"error": {"type": "string"}}, "required": ["error"]})
+}
+
 impl Operation {
+    /// With a body, where the method usually has none.
+    pub const fn takes(self, body: Body) -> Self {
+        Self { body, ..self }
+    }
+
     /// For administrators only, where keys have roles.
     pub const fn admin(self) -> Self {
         Self { keys: RouteKeys::Admin, ..self }
@@ -247,6 +259,14 @@ impl Operation {
                     json!({"description": "Success, as server-sent events with `stream`", "content": content}),
                 )
             }
+            Reply::Lines => {
+                let mut content = json;
+                content[ndjson::TYPE] = json!({"schema": {"type": "string"}});
+                (
+                    "200",
+                    json!({"description": "Success, one JSON object a line unless `stream` is false", "content": content}),
+                )
+            }
             Reply::Transcript => {
                 let mut content = json;
                 for kind in ["text/event-stream", "text/plain", "text/vtt", "application/x-subrip"] {
@@ -263,7 +283,9 @@ impl Operation {
             }
             Reply::Upgrade => ("101", json!({"description": "A WebSocket"})),
         };
-        let name = if self.path.starts_with("/v1/messages") { "AnthropicError" } else { "Error" };
+        let named = [("/v1/messages", "AnthropicError"), ("/api/", "OllamaError")];
+        let named = named.iter().find(|(path, _)| self.path.starts_with(path));
+        let name = named.map_or("Error", |(_, name)| name);
         let reference = json!({"$ref": format!("#/components/schemas/{name}")});
         let error =
             json!({"description": "An error", "content": {"application/json": {"schema": reference}}});

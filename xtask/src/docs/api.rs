@@ -1,4 +1,4 @@
-//! docs/api.md: every route, and how every field is handled, from the tables in `crates/server`.
+//! docs/api.md and docs/api-ollama.md: every route, and how every field is handled, from the tables in `crates/server`.
 //!
 //! Invariant: reads the tables as text, so a row must be a call with literals: `honoured("name", "note")`. Any other
 //! row is an error.
@@ -7,6 +7,8 @@ use crate::tidy::Tree;
 use crate::tidy::source::Source;
 
 const WIRE: &str = "crates/server/src/wire/";
+/// They have a page of their own.
+const OLLAMA: &str = "crates/server/src/wire/ollama/";
 const ROUTES: &str = "crates/server/src/routes/table.rs";
 const HANDLINGS: &[(&str, &str)] =
     &[("honoured", "yes"), ("harmless", "accepted, no effect"), ("refused", "400")];
@@ -17,7 +19,7 @@ const HEAD: &str = "\
 <!-- Made from the tables in crates/server: `cargo xtask docs` writes it. -->
 
 A field is honoured, or accepted because it cannot change the answer, or refused with its name and the reason. A field
-that is not listed is refused as well; on `/v1/messages` and `/v1/responses` it is accepted, counted in
+that is not listed is refused as well; on `/v1/messages`, `/v1/responses` and below `/api` it is accepted, counted in
 `omnibus_unknown_fields_total` and logged, because their clients send new ones at any time. `null` counts as absent.
 
 What differs from the originals:
@@ -31,6 +33,8 @@ What differs from the originals:
 - A call whose JSON was cut by the token limit or is malformed stays as it is in chat completions and Responses, where
   its item is `incomplete`; in a full Anthropic message its input is empty.
 - Every path that begins with `/v1` answers without it, too.
+- Below `/api`, bodies are JSON whatever their content type says, and errors are `{\"error\": TEXT}`;
+  [its fields](api-ollama.md) have a page of their own.
 - `GET /v1/models` has Anthropic's shape for requests with the header `anthropic-version`.
 - The events of a response with `background` and `stream` are kept in memory, for the last 256 of them: `?stream=true` and
   `starting_after` read them again.
@@ -41,11 +45,33 @@ What differs from the originals:
 | --- | --- |
 ";
 
-/// The page.
+const OLLAMA_HEAD: &str = "\
+# Fields of Ollama's API
+
+<!-- Made from the tables in crates/server: `cargo xtask docs` writes it. -->
+
+[The HTTP API](api.md) has the routes. A field that is not listed is accepted, counted and logged, as Ollama accepts it; one that is
+listed must have its type. [Clients](clients.md) has what differs from Ollama.
+";
+
+/// The page of all routes, and of the fields of all APIs but Ollama's.
 pub fn page(tree: &Tree) -> Result<String, String> {
     let routes = tree.sources.iter().find(|source| source.path == ROUTES);
-    let mut text = HEAD.to_owned() + &routes_of(routes.ok_or_else(|| format!("{ROUTES} does not exist"))?)?;
-    for source in tree.sources.iter().filter(|source| source.path.starts_with(WIRE)) {
+    let routes = routes_of(routes.ok_or_else(|| format!("{ROUTES} does not exist"))?)?;
+    Ok(HEAD.to_owned()
+        + &routes
+        + &fields_of(tree, |path| path.starts_with(WIRE) && !path.starts_with(OLLAMA))?)
+}
+
+/// The page of the fields of Ollama's API.
+pub fn ollama_page(tree: &Tree) -> Result<String, String> {
+    Ok(OLLAMA_HEAD.to_owned() + &fields_of(tree, |path| path.starts_with(OLLAMA))?)
+}
+
+/// The tables of fields of some files.
+fn fields_of(tree: &Tree, is_wanted: impl Fn(&str) -> bool) -> Result<String, String> {
+    let mut text = String::new();
+    for source in tree.sources.iter().filter(|source| is_wanted(&source.path)) {
         let tables = tables_of(source)?;
         if tables.is_empty() {
             continue;

@@ -50,7 +50,14 @@ pub fn prompt(config: &Config) -> Result<ExitCode, Error> {
 
 /// Lists the blocks in a directory, by model.
 pub fn list(config: &Config) -> Result<ExitCode, Error> {
-    let models = models_in(directory(config)?)?;
+    let directory = directory(config)?;
+    let models = models_in(directory)?;
+    if models.is_empty() && config.output == Output::Text {
+        output::note(format!(
+            "no blocks in {}; `omnibus serve --cache-dir` writes them",
+            directory.display()
+        ));
+    }
     match config.output {
         Output::Json => output::line(json!(models).to_string()),
         Output::Text => models.iter().for_each(|model| {

@@ -28,6 +28,13 @@ pub fn list(format: Output) -> Result<ExitCode, Error> {
             output::line(json!(rows.collect::<Vec<_>>()).to_string());
         }
         Output::Text => {
+            if models.is_empty() {
+                let folder = HubSettings::from_environment().cache;
+                output::note(format!(
+                    "no models in {}; `omnibus pull org/name` downloads one",
+                    folder.display()
+                ));
+            }
             let width = models.iter().map(|model| model.repository.len()).max().unwrap_or(0);
             for model in &models {
                 let revisions: Vec<&str> = model.revisions.keys().map(String::as_str).collect();
@@ -50,6 +57,9 @@ pub fn remove(models: &[String]) -> Result<ExitCode, Error> {
 }
 
 fn ids(models: &[String]) -> Result<Vec<ModelId>, Error> {
+    if models.is_empty() {
+        return Err(Error::usage("missing model: give org/name[@revision]"));
+    }
     let id = |text: &String| {
         ModelId::parse(text)
             .ok_or_else(|| Error::usage(format!("`{text}` is not of the form org/name[@revision]")))

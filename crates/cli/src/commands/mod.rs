@@ -15,8 +15,12 @@ pub mod engine;
 mod engine_library;
 mod generate;
 mod hub;
+mod launch;
 mod models;
+mod named;
 mod perplexity;
+mod ps;
+mod run;
 mod serve;
 mod serve_announcement;
 mod serve_settings;
@@ -38,13 +42,17 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
         output::line(resolved.printed());
         return Ok(ExitCode::SUCCESS);
     }
-    let Resolved { config, .. } = resolved;
+    let Resolved { mut config, .. } = resolved;
+    let arguments = named::take(args.name, &args.arguments, &mut config)?;
     match args.name {
-        CommandName::Serve => serve::run(config, &args.arguments),
+        CommandName::Serve => serve::run(config, &arguments),
         CommandName::Generate => generate::run(&config),
         CommandName::Chat => chat::run(&config),
+        CommandName::Run => run::run(config, &arguments),
+        CommandName::Ps => ps::run(&config),
+        CommandName::Launch => launch::run(&config, &arguments),
         CommandName::Convert => convert::run(&config),
-        CommandName::Perplexity => perplexity::run(&config, &args.arguments),
+        CommandName::Perplexity => perplexity::run(&config, &arguments),
         CommandName::Models => models::run(&config),
         CommandName::Doctor => match &config.doctor.subject {
             DoctorSubject::Plan(name) => doctor_plan::run(name, &config),
@@ -58,10 +66,10 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
         CommandName::BenchSim => bench_sim::run(&config),
         CommandName::CachePrompt => cache::prompt(&config),
         CommandName::CacheList => cache::list(&config),
-        CommandName::CacheRemove => cache::remove(&config, &args.arguments),
-        CommandName::Pull => hub::pull(&args.arguments),
+        CommandName::CacheRemove => cache::remove(&config, &arguments),
+        CommandName::Pull => hub::pull(&arguments),
         CommandName::ListModels => hub::list(config.output),
-        CommandName::RemoveModels => hub::remove(&args.arguments),
-        CommandName::Completions => completions::run(&args.arguments),
+        CommandName::RemoveModels => hub::remove(&arguments),
+        CommandName::Completions => completions::run(&arguments),
     }
 }

@@ -11,6 +11,10 @@ use omnibus_server::{AdapterUpdates, AllowedHosts, AllowedOrigins, ModelNames, R
 pub struct Config {
     /// The server's address, keys and limits.
     pub listen: Listen,
+    /// The running server that a command reads.
+    pub client: ClientSettings,
+    /// Whether an agent is started.
+    pub launch: LaunchAction,
     /// The model directory or name.
     pub model: Option<String>,
     /// The served names of the model.
@@ -88,6 +92,25 @@ pub struct Listen {
     pub media_directories: Vec<PathBuf>,
     /// Most bytes of named adapters where they may.
     pub adapter_memory: u64,
+}
+
+/// The running server that a command reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ClientSettings {
+    /// Its URL, if one was given.
+    pub url: Option<String>,
+    /// Sent as a bearer token.
+    pub key: Option<String>,
+}
+
+/// Whether an agent is started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LaunchAction {
+    /// It is.
+    #[default]
+    Start,
+    /// What it would be given is printed.
+    Print,
 }
 
 /// The engine process.

@@ -4,15 +4,15 @@
 
 mod config;
 mod file;
-mod program;
+pub mod program;
 mod resolve;
 mod table;
 mod value;
 
 pub use config::{
-    Action, BenchSettings, Config, ConversionSettings, Dataset, DoctorSubject, Endpoint, EngineBenchSettings,
-    EngineIsolation, IsolationSettings, Listen, Log, LogFormat, Measured, ModelsSubject, Output,
-    PromptFormat, SimSettings, SpeculationBenchSettings, Verbosity, WeightChange,
+    Action, BenchSettings, ClientSettings, Config, ConversionSettings, Dataset, DoctorSubject, Endpoint,
+    EngineBenchSettings, EngineIsolation, IsolationSettings, LaunchAction, Listen, Log, LogFormat, Measured,
+    ModelsSubject, Output, PromptFormat, SimSettings, SpeculationBenchSettings, Verbosity, WeightChange,
 };
 pub use resolve::{Inputs, Resolved, resolve};
 pub use table::all;

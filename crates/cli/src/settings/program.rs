@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::environment;
 
 /// The program at a path, or of this name on the search path. Fails where there is none that can be executed.
-pub(super) fn find(text: &str) -> Result<PathBuf, String> {
+pub fn find(text: &str) -> Result<PathBuf, String> {
     let program = Path::new(text);
     if program.components().count() > 1 {
         return match is_executable(program) {

@@ -2,6 +2,7 @@
 //! generated from it.
 
 mod access;
+mod client;
 mod conversion;
 mod doctor;
 mod engine;
@@ -23,6 +24,7 @@ use crate::command_name::CommandName;
 const SECTIONS: &[&[Setting]] = &[
     network::SETTINGS,
     access::SETTINGS,
+    client::SETTINGS,
     model::SETTINGS,
     engine::SETTINGS,
     generation::SETTINGS,
@@ -44,6 +46,7 @@ pub fn all() -> impl Iterator<Item = &'static Setting> {
 
 const SERVE: &[CommandName] = &[CommandName::Serve];
 const LOCAL_ENGINE: &[CommandName] = &[
+    CommandName::Run,
     CommandName::Serve,
     CommandName::Generate,
     CommandName::Chat,
@@ -52,10 +55,16 @@ const LOCAL_ENGINE: &[CommandName] = &[
     CommandName::BenchSpeculation,
 ];
 /// Commands that merge an adapter into a model.
-const ADAPTED: &[CommandName] =
-    &[CommandName::Generate, CommandName::Chat, CommandName::CachePrompt, CommandName::Convert];
+const ADAPTED: &[CommandName] = &[
+    CommandName::Generate,
+    CommandName::Chat,
+    CommandName::Run,
+    CommandName::CachePrompt,
+    CommandName::Convert,
+];
 /// Commands that run arrays on a device.
 const DEVICE: &[CommandName] = &[
+    CommandName::Run,
     CommandName::Serve,
     CommandName::Generate,
     CommandName::Chat,
@@ -66,20 +75,49 @@ const DEVICE: &[CommandName] = &[
     CommandName::Perplexity,
 ];
 /// Commands that render text.
-const TEXT: &[CommandName] =
-    &[CommandName::Serve, CommandName::Generate, CommandName::Chat, CommandName::CachePrompt];
+const TEXT: &[CommandName] = &[
+    CommandName::Serve,
+    CommandName::Generate,
+    CommandName::Chat,
+    CommandName::Run,
+    CommandName::CachePrompt,
+];
 /// Commands with a load of many requests on an engine of their own.
 const LOADED_ENGINE: &[CommandName] = &[CommandName::Serve, CommandName::BenchEngine];
 /// Commands that take one prompt.
-const PROMPT: &[CommandName] = &[CommandName::Generate, CommandName::CachePrompt];
-const SAMPLING: &[CommandName] = &[CommandName::Generate, CommandName::Chat, CommandName::BenchSpeculation];
+const PROMPT: &[CommandName] = &[CommandName::Generate, CommandName::Run, CommandName::CachePrompt];
+/// Commands that take files before a prompt.
+const MEDIA: &[CommandName] = &[CommandName::Generate, CommandName::Run];
+/// Commands that take a system prompt.
+const SYSTEM: &[CommandName] =
+    &[CommandName::Generate, CommandName::Chat, CommandName::Run, CommandName::CachePrompt];
+/// Commands that read a running server.
+const CLIENT: &[CommandName] = &[CommandName::Ps, CommandName::Launch];
+const LAUNCH: &[CommandName] = &[CommandName::Launch];
+/// Commands with a settings file of which every setting can be printed.
+const CONFIGURED: &[CommandName] = &[
+    CommandName::Serve,
+    CommandName::Generate,
+    CommandName::Chat,
+    CommandName::Run,
+    CommandName::BenchServe,
+];
+const SAMPLING: &[CommandName] =
+    &[CommandName::Generate, CommandName::Chat, CommandName::Run, CommandName::BenchSpeculation];
 /// Commands that take requests with grammars.
-const STRUCTURED: &[CommandName] = &[CommandName::Serve, CommandName::Generate, CommandName::Chat];
+const STRUCTURED: &[CommandName] =
+    &[CommandName::Serve, CommandName::Generate, CommandName::Chat, CommandName::Run];
 /// Commands that generate text.
-const GENERATING: &[CommandName] =
-    &[CommandName::Serve, CommandName::Generate, CommandName::Chat, CommandName::BenchSpeculation];
+const GENERATING: &[CommandName] = &[
+    CommandName::Serve,
+    CommandName::Generate,
+    CommandName::Chat,
+    CommandName::Run,
+    CommandName::BenchSpeculation,
+];
 /// Commands that use `--cache-dir`.
 const CACHE_DIR: &[CommandName] = &[
+    CommandName::Run,
     CommandName::Serve,
     CommandName::Generate,
     CommandName::Chat,
@@ -103,6 +141,7 @@ const LOAD: &[CommandName] = &[CommandName::BenchServe, CommandName::BenchSim];
 const BATCH_SIZE: &[CommandName] = &[CommandName::Serve, CommandName::BenchSim];
 const SCHEDULING: &[CommandName] = &[CommandName::Serve, CommandName::BenchEngine, CommandName::BenchSim];
 const SCHEDULER_BASICS: &[CommandName] = &[
+    CommandName::Run,
     CommandName::Serve,
     CommandName::Generate,
     CommandName::Chat,
@@ -111,6 +150,7 @@ const SCHEDULER_BASICS: &[CommandName] = &[
     CommandName::BenchSim,
 ];
 const JSON: &[CommandName] = &[
+    CommandName::Ps,
     CommandName::ListModels,
     CommandName::Perplexity,
     CommandName::Models,

@@ -82,8 +82,9 @@ impl LoadedModel {
     pub(crate) fn new(started: Started, source: &ModelSource, settings: &Settings) -> Self {
         let Started { text, ready, commands, thread, requests, status, processors } = started;
         let text = text.for_loaded(&ready);
+        let capabilities = text.capabilities();
         let Ready { architecture, quantization, context_length, max_model_len, .. } = ready;
-        let Ready { vocab_size, memory, adapters, .. } = ready;
+        let Ready { vocab_size, hidden_size, memory, adapters, .. } = ready;
         let limits = ModelLimits { vocab_size, max_model_len };
         let mut names = source.names().into_iter();
         let info = ModelInfo {
@@ -95,6 +96,8 @@ impl LoadedModel {
                 context_length,
                 max_model_len,
                 vocab_size,
+                hidden_size,
+                capabilities,
                 memory,
             }),
             created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),

@@ -133,6 +133,11 @@ impl MediaReader {
         .unless_empty()
     }
 
+    /// Whether the model sees.
+    pub(super) fn sees(&self) -> bool {
+        self.pictures.is_some()
+    }
+
     /// Whether the model hears.
     pub(super) fn hears(&self) -> bool {
         self.audio.is_some()

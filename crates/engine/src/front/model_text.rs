@@ -16,6 +16,7 @@ use super::message_formats::MessageFormats;
 use super::output_text::OutputText;
 use super::{call_grammar, long_text};
 use crate::error::{Failure, StartError};
+use crate::info::Capabilities;
 use crate::message::Ready;
 use crate::request::{Chat, Input, PromptEnd, Request, StructuredOutput};
 use crate::settings::Settings;
@@ -81,6 +82,18 @@ impl ModelText {
         let Input::Chat(chat) = input else { return Ok(input) };
         let chat = if self.media.is_some() { chat } else { media::without_media(chat)? };
         Ok(Input::Chat(self.formats.adapt(chat)))
+    }
+
+    /// What the model can do besides completing text.
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        let media = self.media.as_ref();
+        Capabilities {
+            thinking: self.formats.reasoning().is_some(),
+            tools: self.formats.tools().is_some(),
+            vision: media.is_some_and(MediaReader::sees),
+            audio: media.is_some_and(MediaReader::hears),
+            infill: InfillFormat::of(&self.tokenizer).is_some(),
+        }
     }
 
     /// Special tokens of a model that writes down speech and nothing else.

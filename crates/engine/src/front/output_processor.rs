@@ -12,7 +12,7 @@ use crate::error::Failure;
 use crate::event::{Candidate, Delta, Event, FinishReason, MediaUsage, StopMatch, TokenInfo, Usage};
 use crate::info::{RequestInfo, RequestOrigin, RequestState};
 use crate::message::{Command, CommandSender, Job, JobId, JobUpdate, TokenLogprobs};
-use crate::request::Request;
+use crate::request::{ReportedTokens, Request};
 
 /// One request's output so far.
 pub(crate) struct RequestOutput {
@@ -30,7 +30,7 @@ pub(crate) struct RequestOutput {
     budget: Option<ReasoningBudget>,
     /// End tokens, sorted; their text is not part of the answer.
     stop_tokens: Vec<u32>,
-    with_logprobs: bool,
+    with_tokens: bool,
     prompt_logprobs: PromptLogprobs,
     usage: Usage,
     last: Option<u32>,
@@ -68,7 +68,7 @@ impl RequestOutput {
             text,
             budget,
             stop_tokens: job.stop_tokens.clone(),
-            with_logprobs: request.logprobs.is_some(),
+            with_tokens: request.logprobs.is_some() || request.tokens == ReportedTokens::Always,
             prompt_logprobs: match (request.prompt_logprobs, prompt.first()) {
                 (Some(_), Some(first)) => PromptLogprobs::Pending { first: *first },
                 _ => PromptLogprobs::NotRequested,
@@ -190,7 +190,7 @@ impl RequestOutput {
             self.usage.reasoning_tokens += 1;
         }
         // An end token has no text, so it has no log-probability either.
-        let tokens = if self.with_logprobs && !ends { vec![self.info_of(token)] } else { Vec::new() };
+        let tokens = if self.with_tokens && !ends { vec![self.info_of(token)] } else { Vec::new() };
         self.send_deltas(new.deltas, tokens);
         match new.ended {
             Some(ended) => {

@@ -1,6 +1,6 @@
 //! Lowers the generation fields that chat and text completions share.
 
-use omnibus_engine::{Input, Request, Sampling, Speculation, Stop};
+use omnibus_engine::{Input, ReportedTokens, Request, Sampling, Speculation, Stop};
 
 use super::Caller;
 use crate::wire::generation as wire;
@@ -17,6 +17,10 @@ pub fn lower(wire: &wire::Generation, input: Input, caller: &Caller) -> Request 
         tenant: caller.tenant.clone(),
         cache_salt: wire.cache_salt.clone(),
         session_id: wire.session_id.clone(),
+        tokens: match wire.tokens.ids {
+            wire::TokenIds::Omit => ReportedTokens::WithLogprobs,
+            wire::TokenIds::Return => ReportedTokens::Always,
+        },
         speculation: match wire.speculation {
             wire::Speculation::Allowed => Speculation::Allowed,
             wire::Speculation::Off => Speculation::Off,

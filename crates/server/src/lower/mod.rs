@@ -8,6 +8,7 @@ mod custom_tool;
 pub mod expand;
 mod generation;
 pub mod messages;
+pub mod ollama;
 pub mod opaque;
 pub mod responses;
 mod structured;

@@ -1,6 +1,6 @@
 //! Responses, made from [events](Event). Start at [`Framer`]; [`reply()`] sends what a framer makes.
 //!
-//! Invariant: nothing here but `openai`, `anthropic` and `responses` knows an API's format. An API is a wire module, a lowering and a framer.
+//! Invariant: nothing here but `openai`, `anthropic`, `responses` and `ollama` knows an API's format. An API is a wire module, a lowering and a framer.
 
 pub mod anthropic;
 mod completion;
@@ -8,6 +8,8 @@ mod custom_input;
 mod event;
 mod frame;
 mod merge;
+pub mod ndjson;
+pub mod ollama;
 pub mod openai;
 mod reply;
 pub mod responses;
@@ -47,6 +49,8 @@ pub trait Framer: Send + 'static {
     fn start(&mut self, frames: &mut Frames);
     /// The frames of an event of a choice. Never called with one that reports a failure.
     fn event(&mut self, choice: usize, event: Event, frames: &mut Frames);
+    /// Notes an event of a response that is not streamed, before it is folded into a completion.
+    fn observe(&mut self, _event: &Event) {}
     /// The frames that show, after a silence, that the stream is alive. Without, it is silent but for comments.
     fn keep_alive(&mut self, _frames: &mut Frames) {}
     /// The frames after the last event of the last choice.

@@ -9,9 +9,9 @@ use futures::{Stream, StreamExt, stream};
 use omnibus_engine::Usage;
 
 use super::frame::Frame;
-use super::sse;
 use super::usage::UsageTotals;
 use super::{ChoiceEvents, Completion, Event, Framer, Frames};
+use super::{ndjson, sse};
 use crate::error::ApiError;
 use crate::lower::Choices;
 
@@ -26,6 +26,8 @@ pub enum Delivery {
     Full,
     /// Server-sent events.
     Stream,
+    /// JSON objects, one a line.
+    Lines,
     /// Server-sent events, which are generated whether or not the client stays connected.
     LoggedStream,
     /// At once, without the completion, which is generated in the background.
@@ -42,14 +44,21 @@ pub async fn reply(
 ) -> Result<Response, ApiError> {
     match delivery {
         Delivery::Full => Ok(full(framer, events, choices).await?.into_response()),
-        Delivery::Stream | Delivery::LoggedStream => streamed(framer, events, choices, keep_alive).await,
+        Delivery::Stream | Delivery::LoggedStream => {
+            Ok(sse::response(streamed(framer, events, choices, keep_alive).await?))
+        }
+        Delivery::Lines => Ok(ndjson::response(streamed(framer, events, choices, keep_alive).await?)),
         Delivery::Background => Ok(background(framer, events, choices)),
     }
 }
 
 /// The body of a whole response.
-pub async fn full<F: Framer>(framer: F, events: ChoiceEvents, choices: Choices) -> Result<F::Body, ApiError> {
-    let (completions, usage) = collect(events, choices).await?;
+pub async fn full<F: Framer>(
+    mut framer: F,
+    events: ChoiceEvents,
+    choices: Choices,
+) -> Result<F::Body, ApiError> {
+    let (completions, usage) = collect(&mut framer, events, choices).await?;
     Ok(framer.full(completions, usage))
 }
 
@@ -57,7 +66,7 @@ pub async fn full<F: Framer>(framer: F, events: ChoiceEvents, choices: Choices) 
 fn background(mut framer: impl Framer, events: ChoiceEvents, choices: Choices) -> Response {
     let accepted = framer.accepted().into_response();
     tokio::spawn(async move {
-        match collect(events, choices).await {
+        match collect(&mut framer, events, choices).await {
             Ok((completions, usage)) => _ = framer.full(completions, usage),
             Err(error) => framer.fail(&error, &mut Frames::default()),
         }
@@ -66,10 +75,15 @@ fn background(mut framer: impl Framer, events: ChoiceEvents, choices: Choices) -
 }
 
 /// Waits for the end of all choices.
-async fn collect(mut events: ChoiceEvents, choices: Choices) -> Result<(Vec<Completion>, Usage), ApiError> {
+async fn collect(
+    framer: &mut impl Framer,
+    mut events: ChoiceEvents,
+    choices: Choices,
+) -> Result<(Vec<Completion>, Usage), ApiError> {
     let mut totals = UsageTotals::new(choices);
     let mut completions = vec![Completion::default(); choices.count];
     while let Some((choice, event)) = events.next().await {
+        framer.observe(&event);
         if let Some(end) = event.end() {
             totals.add(choice, end?);
         }
@@ -85,23 +99,24 @@ fn incomplete() -> ApiError {
     ApiError::internal("the engine stopped before the completion was finished")
 }
 
+/// The frames of a response that has begun. Fails before its first byte if the first event reports a failure.
 async fn streamed(
     framer: impl Framer,
     mut events: ChoiceEvents,
     choices: Choices,
     keep_alive: Duration,
-) -> Result<Response, ApiError> {
+) -> Result<impl Stream<Item = Frame> + Send + 'static, ApiError> {
     let first = tokio::time::timeout(FIRST_EVENT_TIMEOUT, events.next()).await;
     match &first {
         Ok(Some((_, event))) => _ = event.end().transpose()?,
         Ok(None) => return Err(incomplete()),
         Err(_elapsed) => {}
     }
-    let mut stream = SseStream::new(framer, choices, keep_alive);
+    let mut stream = FrameStream::new(framer, choices, keep_alive);
     if let Ok(Some((choice, event))) = first {
         stream.event(choice, event);
     }
-    Ok(sse::response(rest(stream, events)))
+    Ok(rest(stream, events))
 }
 
 /// The frames of a response, without a wait for its status: a failure is a frame, too.
@@ -111,10 +126,13 @@ pub fn frames(
     choices: Choices,
     keep_alive: Duration,
 ) -> impl Stream<Item = Frame> + Send {
-    rest(SseStream::new(framer, choices, keep_alive), events)
+    rest(FrameStream::new(framer, choices, keep_alive), events)
 }
 
-fn rest(mut stream: SseStream<impl Framer>, events: ChoiceEvents) -> impl Stream<Item = Frame> + Send {
+fn rest(
+    mut stream: FrameStream<impl Framer>,
+    events: ChoiceEvents,
+) -> impl Stream<Item = Frame> + Send + 'static {
     let start = stream::once(std::future::ready(stream.frames.take()));
     let rest = stream::unfold((stream, events), next_frames);
     start.chain(rest).flat_map(stream::iter)
@@ -122,8 +140,8 @@ fn rest(mut stream: SseStream<impl Framer>, events: ChoiceEvents) -> impl Stream
 
 /// The frames of the next event, or those that show after a silence that the stream is alive.
 async fn next_frames<F: Framer>(
-    (mut stream, mut events): (SseStream<F>, ChoiceEvents),
-) -> Option<(Vec<Frame>, (SseStream<F>, ChoiceEvents))> {
+    (mut stream, mut events): (FrameStream<F>, ChoiceEvents),
+) -> Option<(Vec<Frame>, (FrameStream<F>, ChoiceEvents))> {
     if stream.state == State::Closed {
         return None;
     }
@@ -136,7 +154,7 @@ async fn next_frames<F: Framer>(
 }
 
 /// A stream in progress.
-struct SseStream<F> {
+struct FrameStream<F> {
     framer: F,
     totals: UsageTotals,
     frames: Frames,
@@ -150,7 +168,7 @@ enum State {
     Closed,
 }
 
-impl<F: Framer> SseStream<F> {
+impl<F: Framer> FrameStream<F> {
     fn new(mut framer: F, choices: Choices, keep_alive: Duration) -> Self {
         let mut frames = Frames::default();
         framer.start(&mut frames);

@@ -6,6 +6,7 @@ mod chat;
 mod completions;
 mod messages;
 mod models;
+mod ollama;
 mod owner;
 mod requests;
 mod responses;
@@ -25,7 +26,7 @@ use axum::{Extension, Router};
 use crate::app::App;
 use crate::auth::{Authentication, LimitHeaders};
 use crate::error::{ApiError, ErrorFormat};
-use crate::response::{anthropic, openai};
+use crate::response::{self, anthropic, openai};
 use crate::{access, auth, error, metrics, openapi, request_id};
 use status::OpenApiDocument;
 pub use table::ROUTES;
@@ -35,6 +36,7 @@ const ERROR_FORMATS: &[ErrorFormat] = &[
     ErrorFormat { path: "/", render: openai::error_body },
     ErrorFormat { path: "/v1/messages", render: anthropic::error_body },
     ErrorFormat { path: "/messages", render: anthropic::error_body },
+    ErrorFormat { path: "/api/", render: response::ollama::error_body },
 ];
 
 /// The headers with what is left of a key's limits, by the path of the routes.

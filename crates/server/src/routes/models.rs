@@ -50,7 +50,8 @@ pub async fn list(
     Ok(Json(paged(data, &page)).into_response())
 }
 
-fn usable(app: &App, key: &Key) -> Vec<ModelInfo> {
+/// The models that the key may use.
+pub fn usable(app: &App, key: &Key) -> Vec<ModelInfo> {
     app.engine.models().into_iter().filter(|model| key.may_use(model)).collect()
 }
 

@@ -51,6 +51,11 @@ pub async fn version() -> Json<Value> {
     Json(json!({"version": env!("CARGO_PKG_VERSION"), "name": "mlx-omnibus"}))
 }
 
+/// The text that Ollama's clients expect of a server that runs.
+pub async fn running() -> &'static str {
+    "Ollama is running"
+}
+
 /// Metrics in Prometheus' text format.
 pub async fn metrics(State(app): State<Arc<App>>) -> Result<impl IntoResponse, ApiError> {
     let text = scrape(&app.metrics, app.engine.as_ref(), &app.keys)?;

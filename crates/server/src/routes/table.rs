@@ -5,12 +5,16 @@
 use axum::routing;
 
 use super::{
-    adapters, audio, chat, completions, messages, models, requests, responses, sessions, status, stream,
-    tokenize, usage,
+    adapters, audio, chat, completions, messages, models, ollama, requests, responses, sessions, status,
+    stream, tokenize, usage,
 };
 use crate::api::generate;
 use crate::openapi::{Body, Operation, Reply, Unknown, delete, get, post};
 use crate::wire;
+
+/// The body of Ollama's requests that name a model.
+const OLLAMAS_MODEL: Body =
+    Body::Fields { tables: &[wire::ollama::models::NAMED], required: &[], unknown: Unknown::Tolerated };
 
 /// The routes. Rows of one path are neighbours.
 pub const ROUTES: &[Operation] = &[
@@ -136,6 +140,74 @@ pub const ROUTES: &[Operation] = &[
         || routing::post(adapters::unload),
     )
     .admin(),
+    post(
+        "/api/chat",
+        "Ollama's chats",
+        Body::Fields {
+            tables: &[wire::ollama::FIELDS, wire::ollama::chat::CHAT],
+            required: &["model"],
+            unknown: Unknown::Tolerated,
+        },
+        || routing::post(ollama::chat::chat),
+    )
+    .replies(Reply::Lines),
+    post(
+        "/api/generate",
+        "Ollama's completions",
+        Body::Fields {
+            tables: &[wire::ollama::FIELDS, wire::ollama::generate::GENERATE],
+            required: &["model"],
+            unknown: Unknown::Tolerated,
+        },
+        || routing::post(ollama::generate::generate),
+    )
+    .replies(Reply::Lines),
+    get("/api/tags", "The served models, for Ollama's clients", || routing::get(ollama::models::tags)),
+    post("/api/show", "One served model, for Ollama's clients", OLLAMAS_MODEL, || {
+        routing::post(ollama::models::show)
+    }),
+    get("/api/ps", "The loaded models, for Ollama's clients", || routing::get(ollama::models::loaded)),
+    get("/api/version", "A version of Ollama, for its clients", || routing::get(ollama::models::version)),
+    post("/api/pull", "Success for a served model; for others, how to fetch them", OLLAMAS_MODEL, || {
+        routing::post(ollama::manage::pull)
+    })
+    .replies(Reply::Lines),
+    post(
+        "/api/embed",
+        "400: no served model makes vectors",
+        Body::Fields {
+            tables: &[wire::ollama::models::EMBED],
+            required: &["model"],
+            unknown: Unknown::Tolerated,
+        },
+        || routing::post(ollama::manage::embed),
+    ),
+    post(
+        "/api/embeddings",
+        "400: no served model makes vectors",
+        Body::Fields {
+            tables: &[wire::ollama::models::EMBED],
+            required: &["model"],
+            unknown: Unknown::Tolerated,
+        },
+        || routing::post(ollama::manage::embed),
+    ),
+    delete("/api/delete", "403 or 404: served models stay", || routing::delete(ollama::manage::delete))
+        .takes(OLLAMAS_MODEL),
+    post(
+        "/api/copy",
+        "403 or 404: served models stay",
+        Body::Fields {
+            tables: &[wire::ollama::models::COPY],
+            required: &["source"],
+            unknown: Unknown::Tolerated,
+        },
+        || routing::post(ollama::manage::copy),
+    ),
+    post("/api/create", "403: this server creates no models", Body::None, || {
+        routing::post(ollama::manage::create)
+    }),
+    post("/api/push", "403: this server sends no models", Body::None, || routing::post(ollama::manage::push)),
     get("/v1/requests", "Queued and running requests", || routing::get(requests::list)),
     delete("/v1/requests/{id}", "Cancels a request", || routing::delete(requests::cancel)),
     get("/v1/sessions", "Conversations whose blocks are pinned", || routing::get(sessions::list)),
@@ -167,7 +239,8 @@ pub const ROUTES: &[Operation] = &[
     get("/ready", "200 while requests are accepted", || routing::get(status::ready)),
     get("/openapi.json", "This document", || routing::get(status::openapi)),
     get("/version", "The server's name and version", || routing::get(status::version)),
-    get("/", "The server's name and version", || routing::get(status::version)),
+    get("/", "A text by which Ollama's clients know that a server runs", || routing::get(status::running))
+        .replies(Reply::Text),
     get("/api/hello", "The server's name and version", || routing::get(status::version)),
     get("/metrics", "Metrics for Prometheus", || routing::get(status::metrics)).replies(Reply::Text).admin(),
 ];

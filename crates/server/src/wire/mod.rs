@@ -21,6 +21,7 @@ pub mod logprobs;
 pub mod media;
 pub mod messages;
 pub mod models;
+pub mod ollama;
 pub mod requests;
 pub mod responses;
 pub mod sessions;

@@ -13,6 +13,7 @@ mod media;
 mod messages;
 mod metrics;
 mod mutated;
+mod ollama;
 mod refusals;
 mod responses;
 mod responses_api;

@@ -48,6 +48,21 @@ const REQUESTS: &[(&str, &str)] = &[
     ),
     ("/tokenize", r#"{"messages":[{"role":"user","content":"a"}],"add_generation_prompt":true,"tools":[]}"#),
     ("/detokenize", r#"{"model":"scripted","tokens":[1,2,3]}"#),
+    (
+        "/api/chat",
+        r#"{"model":"scripted:latest","messages":[{"role":"system","content":"s"},{"role":"user","content":"a b"},
+        {"role":"assistant","content":"","thinking":"t","tool_calls":[{"id":"1","function":{"name":"f","arguments":{"a":[1,2]}}}]},
+        {"role":"tool","tool_name":"f","content":"3"}],"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}],
+        "options":{"num_predict":2,"temperature":0.5,"top_k":3,"top_p":0.9,"seed":1,"stop":["x"],"num_ctx":64,"repeat_last_n":-1},
+        "format":"json","think":"high","keep_alive":"5m","stream":false,"logprobs":true,"top_logprobs":2}"#,
+    ),
+    (
+        "/api/generate",
+        r#"{"model":"scripted","prompt":"a b","suffix":"","system":"s","context":[1,2],"raw":false,"images":[],"keep_alive":-1,
+        "format":{"type":"object"},"options":{"num_predict":1}}"#,
+    ),
+    ("/api/show", r#"{"model":"scripted","verbose":true}"#),
+    ("/api/pull", r#"{"name":"scripted","stream":true}"#),
 ];
 
 /// What a request may be answered with.
@@ -95,7 +110,7 @@ fn mutated_requests_are_answered_or_refused() {
             accepted += 1;
         } else {
             let error: Value = serde_json::from_slice(&answer).unwrap();
-            let message = error["error"]["message"].as_str().unwrap_or_default();
+            let message = error["error"]["message"].as_str().or(error["error"].as_str()).unwrap_or_default();
             assert!(!message.is_empty(), "case {case}: {path} {shown}\n{status} {text}");
         }
     }

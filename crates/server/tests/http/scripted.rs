@@ -10,9 +10,9 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use omnibus_engine::{
-    AddSpecial, Admission, Candidate, Delta, Event, Failure, FinishReason, Health, Input, Message,
-    ModelDetails, ModelInfo, ModelState, Request, RequestInfo, RequestState, SchedulerStats, SessionInfo,
-    Stats, TokenInfo, Transcription, Usage,
+    AddSpecial, Admission, Candidate, Capabilities, Delta, Event, Failure, FinishReason, Health, Input,
+    Message, ModelDetails, ModelInfo, ModelState, Request, RequestInfo, RequestState, SchedulerStats,
+    SessionInfo, Stats, TokenInfo, Transcription, Usage,
 };
 use omnibus_server::{Engine, Events, ModelName, Transcripts};
 use tokio::sync::watch;
@@ -168,6 +168,13 @@ impl Engine for ScriptedEngine {
                 quantization: None,
                 context_length: CONTEXT,
                 vocab_size: VOCAB as usize,
+                hidden_size: 64,
+                capabilities: Capabilities {
+                    thinking: true,
+                    tools: true,
+                    infill: true,
+                    ..Capabilities::default()
+                },
                 memory: omnibus_engine::MemoryPlan::default(),
                 max_model_len: CONTEXT,
             }),

@@ -1,6 +1,6 @@
 //! Settings of the prompt and of sampling.
 
-use super::{MAX, PROMPT, SAMPLING};
+use super::{MAX, MEDIA, PROMPT, SAMPLING, SYSTEM};
 use crate::command_name::CommandName;
 use crate::settings::config::PromptFormat;
 use crate::settings::{Kind, Scope, Setting};
@@ -27,7 +27,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::List("FILE"),
         default: "",
         section: "Generation",
-        commands: &[CommandName::Generate],
+        commands: MEDIA,
         scope: Scope::FlagOnly,
         help: "Image before the prompt, for models that see; several times for several.",
         set: |config, value| {
@@ -41,7 +41,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::List("FILE"),
         default: "",
         section: "Generation",
-        commands: &[CommandName::Generate],
+        commands: MEDIA,
         scope: Scope::FlagOnly,
         help: "Video before the prompt, after its images, for models that see videos; several times for several.",
         set: |config, value| {
@@ -55,7 +55,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::List("FILE"),
         default: "",
         section: "Generation",
-        commands: &[CommandName::Generate],
+        commands: MEDIA,
         scope: Scope::FlagOnly,
         help: "Audio before the prompt, after its images and videos, for models that hear; several times for several.",
         set: |config, value| {
@@ -83,7 +83,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("TEXT"),
         default: "",
         section: "Generation",
-        commands: &[CommandName::Generate, CommandName::Chat, CommandName::CachePrompt],
+        commands: SYSTEM,
         scope: Scope::FlagOnly,
         help: "System prompt of the conversation.",
         set: |config, value| {
@@ -185,6 +185,7 @@ pub const SETTINGS: &[Setting] = &[
             CommandName::Serve,
             CommandName::Generate,
             CommandName::Chat,
+            CommandName::Run,
             CommandName::BenchServe,
             CommandName::BenchEngine,
             CommandName::BenchSim,

@@ -17,13 +17,20 @@ pub const SETTINGS: &[Setting] = &[
         commands: &[
             CommandName::Generate,
             CommandName::Chat,
+            CommandName::Run,
+            CommandName::Serve,
+            CommandName::Perplexity,
+            CommandName::Launch,
+            CommandName::Convert,
+            CommandName::Pull,
+            CommandName::RemoveModels,
             CommandName::CachePrompt,
             CommandName::BenchServe,
             CommandName::BenchEngine,
             CommandName::BenchSpeculation,
         ],
         scope: Scope::FlagOnly,
-        help: "Model directory, or `org/name[@revision]` on the hub; for `bench serve` a served name. Default: the embedded model, or the first served one.",
+        help: "Model directory, or `org/name[@revision]` on the hub; for `bench serve` a served name, for `launch` one or the other. Default: the embedded model, or the first served one.",
         set: |config, value| {
             config.model = Some(value.text());
             Ok(())

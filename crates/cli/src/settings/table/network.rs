@@ -42,12 +42,13 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::List("KEY"),
         default: "",
         section: "Network",
-        commands: &[CommandName::Serve, CommandName::BenchServe],
+        commands: &[CommandName::Serve, CommandName::BenchServe, CommandName::Ps, CommandName::Launch],
         scope: Scope::Everywhere,
-        help: "API key that clients must send; may be repeated. Without one, all requests are accepted. `bench serve` sends the first.",
+        help: "API key that clients must send; may be repeated. Without one, all requests are accepted. `bench serve`, `ps` and `launch` send the first.",
         set: |config, value| {
             config.listen.keys = value.list();
             config.bench.api_key = value.list().into_iter().next();
+            config.client.key = value.list().into_iter().next();
             Ok(())
         },
     },

@@ -1,7 +1,6 @@
 //! Settings of log lines and results.
 
-use super::{JSON, MODELS, SAMPLING, SERVE, choose};
-use crate::command_name::CommandName;
+use super::{CONFIGURED, JSON, MODELS, SAMPLING, SERVE, choose};
 use crate::settings::config::{Action, LogFormat, ModelsSubject, Output, Verbosity};
 use crate::settings::{Kind, Scope, Setting, choice};
 
@@ -83,7 +82,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("FILE"),
         default: "",
         section: "Output",
-        commands: &[CommandName::Serve, CommandName::Generate, CommandName::Chat, CommandName::BenchServe],
+        commands: CONFIGURED,
         scope: Scope::FlagOnly,
         help: "Settings file. Default: `omnibus.toml` in the working directory, else in ~/.config/omnibus.",
         set: |_, _| Ok(()),
@@ -94,7 +93,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Switch,
         default: "",
         section: "Output",
-        commands: &[CommandName::Serve, CommandName::Generate, CommandName::Chat, CommandName::BenchServe],
+        commands: CONFIGURED,
         scope: Scope::FlagOnly,
         help: "Print each setting and where it comes from, then exit.",
         set: |config, value| {

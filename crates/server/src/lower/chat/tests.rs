@@ -66,7 +66,7 @@ fn every_field_reaches_the_engine() {
         "repetition_penalty":1.1,"repetition_context_size":64,"presence_penalty":0.25,"frequency_penalty":-0.25,
         "logit_bias":{"3":-100},"seed":-1,"stop":["a","b"],"stop_token_ids":[2],"ignore_eos":true,
         "include_stop_str_in_output":true,"min_tokens":2,"priority":-3,"session_id":"s","cache_salt":"c","logprobs":true,
-        "top_logprobs":4,"speculative":{"enabled":false},
+        "top_logprobs":4,"return_token_ids":true,"speculative":{"enabled":false},
         "prediction":{"type":"content","content":[{"type":"text","text":"h"},{"type":"text","text":"i"}]},"user":"u","metadata":{},"store":false,"tools":null,"n":1"#,
     );
     expect![[r#"
@@ -141,6 +141,7 @@ fn every_field_reaches_the_engine() {
             reasoning_budget: None,
             tool_choice: Auto,
             structured: None,
+            tokens: Always,
             logprobs: Some(
                 4,
             ),

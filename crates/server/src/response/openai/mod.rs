@@ -31,6 +31,16 @@ pub enum Logprobs {
     Omit,
 }
 
+impl Logprobs {
+    /// Of a request that wants so many alternatives.
+    pub fn of(alternatives: Option<usize>) -> Self {
+        match alternatives {
+            Some(_) => Self::Include,
+            None => Self::Omit,
+        }
+    }
+}
+
 /// What a request asked to see, besides the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Include {
@@ -51,10 +61,8 @@ impl Include {
             Streaming::On(usage) => usage,
             Streaming::Off => StreamUsage::Omit,
         };
-        let logprobs = if logprobs.is_some() { Logprobs::Include } else { Logprobs::Omit };
-        let prompt_logprobs =
-            if generation.prompt_logprobs.is_some() { Logprobs::Include } else { Logprobs::Omit };
-        Self { usage, logprobs, tokens: generation.tokens, prompt_logprobs }
+        let prompt_logprobs = Logprobs::of(generation.prompt_logprobs);
+        Self { usage, logprobs: Logprobs::of(logprobs), tokens: generation.tokens, prompt_logprobs }
     }
 
     /// The `usage` field of a chunk: absent without `include_usage`, null in all chunks but the last unless it is
