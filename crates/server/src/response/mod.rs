@@ -8,6 +8,7 @@ mod custom_input;
 mod event;
 mod frame;
 mod merge;
+pub mod not_enforced;
 pub mod openai;
 mod reply;
 pub mod responses;
