@@ -209,7 +209,7 @@ fn pick(mask: &TokenMask, tokenizer: &Tokenizer, seed: u64, position: usize) -> 
     state ^= state >> 31;
     state = state.wrapping_mul(0x94D0_49BB_1331_11EB);
     state ^= state >> 29;
-    if position > TOKENS[0] || state % 3 == 0 {
+    if position > TOKENS[0] || state.is_multiple_of(3) {
         let ends = |token: &&u32| {
             let piece = tokenizer.id_to_piece(**token).unwrap_or_default();
             tokenizer.eos_ids().contains(*token) || matches!(piece.as_slice(), b"}" | b"]" | b"\"")
