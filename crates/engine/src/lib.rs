@@ -28,6 +28,7 @@ mod media;
 mod memory_plan;
 mod message;
 mod model_source;
+mod not_enforced;
 mod process;
 mod request;
 mod sampler;
@@ -64,7 +65,7 @@ pub use memory_plan::{MemoryLimit, MemoryPlan};
 pub use model_source::ModelSource;
 pub use omnibus_core::{CacheMisses, DRAFT_POSITIONS, DraftPosition, GroupStats};
 pub use omnibus_core::{random, statistic};
-pub use omnibus_grammar::{Grammar, GrammarLimits, Whitespace};
+pub use omnibus_grammar::{Grammar, GrammarLimits, SchemaUse, Whitespace};
 pub use omnibus_text::{
     AddSpecial, CallRule, ContentPart, InputGrammar, MediaIndex, Message, Role, Tool, ToolArguments,
     ToolCall, ToolPlace, ToolResult,

@@ -140,7 +140,7 @@ pub const STOP_STRING_BYTES_MAX: usize = 1024;
 pub const LOGIT_BIAS_MAX: usize = 1024;
 
 /// Deepest nesting of a grammar, whatever the settings say.
-const DEPTH_MAX: usize = 500;
+pub(crate) const DEPTH_MAX: usize = 500;
 
 /// A prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -268,7 +268,8 @@ impl StructuredOutput {
 
     /// Checks what can be checked without a model.
     pub(crate) fn validate(&self, limits: &GrammarLimits) -> Result<(), Failure> {
-        omnibus_grammar::check(&self.grammar, limits).map_err(|error| refused(&self.field, &error))
+        let checked = omnibus_grammar::check(&self.grammar, limits);
+        checked.map(|_| ()).map_err(|error| refused(&self.field, &error))
     }
 }
 

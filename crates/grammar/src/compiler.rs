@@ -1,5 +1,6 @@
 //! Compiles grammars for a model, and keeps the compiled ones.
 
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -50,6 +51,7 @@ impl Compiler {
         engine.verbose_errors = false;
         engine.max_lexer_states = limits.states;
         engine.max_grammar_size = SYMBOLS_MAX;
+        engine.max_items_in_row = STEP_ITEMS_MAX;
         engine.initial_lexer_fuel = INITIAL_LEXER_FUEL;
         engine.step_lexer_fuel = STEP_LEXER_FUEL;
         engine.step_max_items = STEP_ITEMS_MAX;
@@ -65,12 +67,12 @@ impl Compiler {
             return Ok(compiled);
         }
         check(grammar, &self.limits)?;
-        let top = self.top_level(grammar)?;
+        let (top, words) = self.top_level(grammar)?;
         let compiled = on_deep_stack(|| {
-            let parser = guarded(|| self.factory.create_parser(top))?;
+            let parser = guarded(|| self.factory.create_parser(top), &words)?;
             let matcher = llguidance::Matcher::new(Ok(parser));
             match matcher.get_error() {
-                Some(error) => Err(GrammarError::of_engine(&error)),
+                Some(error) => Err(words.error(&error)),
                 None => Ok(Compiled::new(key, &matcher, copies, self.vocabulary.clone())),
             }
         })?;
@@ -92,12 +94,15 @@ impl Compiler {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn top_level(&self, grammar: &Grammar) -> Result<TopLevelGrammar, GrammarError> {
+    fn top_level(&self, grammar: &Grammar) -> Result<(TopLevelGrammar, Words), GrammarError> {
         let object = || json!({ "type": "object" });
+        let mut words = Words::Grammar;
         let grammar = match grammar {
             Grammar::JsonObject => json_grammar(object(), Whitespace::Usual),
-            Grammar::JsonSchema { schema: text, whitespace } => {
-                json_grammar(schema::read(text, &self.limits)?, *whitespace)
+            Grammar::JsonSchema { schema: text, whitespace, schema_use } => {
+                let enforced = schema::read(text, *schema_use, &self.limits)?;
+                words = Words::Schema(enforced.places);
+                json_grammar(enforced.schema, *whitespace)
             }
             Grammar::Regex(text) => GrammarWithLexer::from_lark(lark::regex(text)),
             Grammar::Choice(texts) => {
@@ -106,7 +111,24 @@ impl Compiler {
             }
             Grammar::Lark(text) => GrammarWithLexer::from_lark(text.clone()),
         };
-        Ok(TopLevelGrammar::from_grammar(grammar))
+        Ok((TopLevelGrammar::from_grammar(grammar), words))
+    }
+}
+
+/// What errors of llguidance speak of.
+enum Words {
+    /// The grammar.
+    Grammar,
+    /// A schema, with the places of its definitions.
+    Schema(BTreeMap<String, String>),
+}
+
+impl Words {
+    fn error(&self, error: &impl std::fmt::Display) -> GrammarError {
+        match self {
+            Self::Grammar => GrammarError::of_engine(error),
+            Self::Schema(places) => GrammarError::of_schema(error, |name| places.get(name).cloned()),
+        }
     }
 }
 
@@ -129,7 +151,9 @@ fn json_grammar(mut schema: Value, whitespace: Whitespace) -> GrammarWithLexer {
 fn key(grammar: &Grammar) -> u128 {
     let text = match grammar {
         Grammar::JsonObject => "object".to_owned(),
-        Grammar::JsonSchema { schema, whitespace } => format!("schema {whitespace:?} {schema}"),
+        Grammar::JsonSchema { schema, whitespace, schema_use } => {
+            format!("schema {whitespace:?} {schema_use:?} {schema}")
+        }
         Grammar::Regex(text) => format!("regex {text}"),
         Grammar::Choice(texts) => format!("choice {texts:?}"),
         Grammar::Lark(text) => format!("lark {text}"),
@@ -148,9 +172,12 @@ fn on_deep_stack<T: Send>(work: impl FnOnce() -> Result<T, GrammarError> + Send)
 }
 
 /// Runs a call into llguidance. Its panics on hostile grammars become errors.
-fn guarded<T, E: std::fmt::Display>(call: impl FnOnce() -> Result<T, E>) -> Result<T, GrammarError> {
+fn guarded<T, E: std::fmt::Display>(
+    call: impl FnOnce() -> Result<T, E>,
+    words: &Words,
+) -> Result<T, GrammarError> {
     match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(result) => result.map_err(|error| GrammarError::of_engine(&error)),
+        Ok(result) => result.map_err(|error| words.error(&error)),
         Err(_) => Err(GrammarError::at("", "the grammar cannot be compiled")),
     }
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::error::GrammarError;
 use crate::limits::GrammarLimits;
+use crate::schema::SchemaUse;
 use crate::{lark, schema};
 
 /// What generated text must match. A plain value: what it means does not depend on the model.
@@ -18,6 +19,8 @@ pub enum Grammar {
         schema: String,
         /// Whitespace between JSON's tokens.
         whitespace: Whitespace,
+        /// What of the schema is enforced.
+        schema_use: SchemaUse,
     },
     /// A regular expression, which all of the text matches.
     Regex(String),
@@ -40,7 +43,11 @@ pub enum Whitespace {
 impl Grammar {
     /// JSON that this schema allows.
     pub fn json_schema(schema: &Value) -> Self {
-        Self::JsonSchema { schema: schema.to_string(), whitespace: Whitespace::Usual }
+        Self::JsonSchema {
+            schema: schema.to_string(),
+            whitespace: Whitespace::Usual,
+            schema_use: SchemaUse::Lenient,
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -53,22 +60,26 @@ impl Grammar {
 }
 
 /// Checks what can be checked without a model: size, depth, and the keywords of a schema. The path in the error is
-/// relative to the grammar.
-pub fn check(grammar: &Grammar, limits: &GrammarLimits) -> Result<(), GrammarError> {
+/// relative to the grammar. The result: JSON pointers of what of a schema is not enforced.
+pub fn check(grammar: &Grammar, limits: &GrammarLimits) -> Result<Vec<String>, GrammarError> {
     if grammar.bytes() > limits.bytes {
         return Err(GrammarError::at("", format!("the grammar has more than {} bytes", limits.bytes)));
     }
     match grammar {
-        Grammar::JsonObject => Ok(()),
-        Grammar::JsonSchema { schema, .. } => schema::read(schema, limits).map(|_| ()),
+        Grammar::JsonObject => Ok(Vec::new()),
+        Grammar::JsonSchema { schema, schema_use, .. } => {
+            schema::read(schema, *schema_use, limits).map(|enforced| enforced.not_enforced)
+        }
         Grammar::Regex(text) | Grammar::Lark(text) if text.trim().is_empty() => {
             Err(GrammarError::at("", "the grammar is empty"))
         }
-        Grammar::Regex(text) | Grammar::Lark(text) => lark::check_depth(text, limits.depth),
+        Grammar::Regex(text) | Grammar::Lark(text) => {
+            lark::check_depth(text, limits.depth).map(|()| Vec::new())
+        }
         Grammar::Choice(texts) if texts.is_empty() => Err(GrammarError::at("", "there is no choice")),
         Grammar::Choice(texts) => match texts.iter().position(String::is_empty) {
             Some(at) => Err(GrammarError::at(format!("[{at}]"), "a choice is empty")),
-            None => Ok(()),
+            None => Ok(Vec::new()),
         },
     }
 }

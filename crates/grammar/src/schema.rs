@@ -1,229 +1,130 @@
-//! JSON schemas: which keywords are supported, and what is given to llguidance.
+//! JSON schemas: what of them is enforced, and what is given to llguidance.
 //!
-//! A keyword that limits values is honoured or refused with its path; annotations have no effect and are left out.
+//! Every schema is accepted. What limits values and cannot be enforced is named by its pointer, or is an error where all must
+//! be enforced. An unknown keyword or format is an annotation, as JSON Schema has it.
 
+mod budget;
 mod closed;
+mod conditions;
+mod disjoint;
+mod expressions;
+mod formats;
+mod keywords;
+mod losses;
+mod lowering;
+mod members;
+mod merging;
+mod negation;
+mod one_of;
+mod reader;
+mod references;
+mod text;
 
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::GrammarError;
 use crate::limits::GrammarLimits;
+use budget::Budget;
+use losses::Losses;
+use lowering::{Lowering, Room};
+use merging::{Merged, placed};
 
-/// What a keyword's value is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Keyword {
-    /// A schema, or for `items` of old drafts a list of them.
-    Schema,
-    /// Schemas by name.
-    Schemas,
-    /// A list of schemas.
-    List,
-    /// A value that llguidance checks.
-    Plain,
-    /// The name of a format.
-    Format,
-    /// A reference to another part of the schema.
-    Reference,
-    /// It says nothing about which values are valid.
-    Annotation,
-}
-
-/// The supported keywords. All others are refused, but for those of [`is_neutral`].
-const KEYWORDS: &[(&str, Keyword)] = &[
-    ("properties", Keyword::Schemas),
-    ("patternProperties", Keyword::Schemas),
-    ("$defs", Keyword::Schemas),
-    ("definitions", Keyword::Schemas),
-    ("additionalProperties", Keyword::Schema),
-    ("items", Keyword::Schema),
-    ("additionalItems", Keyword::Schema),
-    ("prefixItems", Keyword::List),
-    ("anyOf", Keyword::List),
-    ("oneOf", Keyword::List),
-    ("allOf", Keyword::List),
-    ("$ref", Keyword::Reference),
-    ("format", Keyword::Format),
-    ("type", Keyword::Plain),
-    ("const", Keyword::Plain),
-    ("enum", Keyword::Plain),
-    ("required", Keyword::Plain),
-    ("minProperties", Keyword::Plain),
-    ("maxProperties", Keyword::Plain),
-    ("minItems", Keyword::Plain),
-    ("maxItems", Keyword::Plain),
-    ("minLength", Keyword::Plain),
-    ("maxLength", Keyword::Plain),
-    ("pattern", Keyword::Plain),
-    ("minimum", Keyword::Plain),
-    ("maximum", Keyword::Plain),
-    ("exclusiveMinimum", Keyword::Plain),
-    ("exclusiveMaximum", Keyword::Plain),
-    ("multipleOf", Keyword::Plain),
-    ("$schema", Keyword::Plain),
-    ("$id", Keyword::Plain),
-    ("id", Keyword::Plain),
-    ("$anchor", Keyword::Plain),
-    ("title", Keyword::Annotation),
-    ("description", Keyword::Annotation),
-    ("default", Keyword::Annotation),
-    ("example", Keyword::Annotation),
-    ("examples", Keyword::Annotation),
-    ("deprecated", Keyword::Annotation),
-    ("readOnly", Keyword::Annotation),
-    ("writeOnly", Keyword::Annotation),
-    ("contentMediaType", Keyword::Annotation),
-    ("contentEncoding", Keyword::Annotation),
-    ("discriminator", Keyword::Annotation),
-    ("$comment", Keyword::Annotation),
-    ("$vocabulary", Keyword::Annotation),
-];
-
-/// The supported formats.
-const FORMATS: &[&str] =
-    &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri"];
-
-/// What a tool's schema is used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What of a schema is enforced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum SchemaUse {
-    /// Arguments match it. What is not supported is an error.
+    /// All of it. A keyword that cannot be enforced is an error.
     Strict,
-    /// Arguments match what is supported of it.
+    /// What can be.
+    #[default]
     Lenient,
 }
 
-/// Reads a schema, checks it, and leaves out its annotations.
-pub(crate) fn read(text: &str, limits: &GrammarLimits) -> Result<Value, GrammarError> {
-    let schema = serde_json::from_str(text)
-        .map_err(|error| GrammarError::at("", format!("the schema is not valid JSON: {error}")))?;
-    read_value(schema, SchemaUse::Strict, limits)
+/// What is enforced of a schema.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Enforced {
+    /// A schema that llguidance compiles.
+    pub schema: Value,
+    /// JSON pointers of the keywords that are not enforced.
+    pub not_enforced: Vec<String>,
+    /// Where each definition of the schema comes from.
+    pub places: BTreeMap<String, String>,
 }
 
-/// Checks a schema, leaves out its annotations, and closes its objects.
-pub(crate) fn read_value(
-    schema: Value,
+/// Reads a schema from its text.
+pub(crate) fn read(
+    text: &str,
     schema_use: SchemaUse,
     limits: &GrammarLimits,
-) -> Result<Value, GrammarError> {
-    let mut schema = Checker { depth_max: limits.depth, schema_use }.schema(schema, &Path::default())?;
-    closed::close(&mut schema);
-    Ok(schema)
+) -> Result<Enforced, GrammarError> {
+    let schema: Value = serde_json::from_str(text)
+        .map_err(|error| GrammarError::at("", format!("the schema is not valid JSON: {error}")))?;
+    read_value(&schema, schema_use, limits)
 }
 
-struct Checker {
-    depth_max: usize,
+/// Reads a schema, and closes its objects.
+pub(crate) fn read_value(
+    schema: &Value,
     schema_use: SchemaUse,
-}
-
-/// A place in the schema.
-#[derive(Debug, Clone, Default)]
-struct Path {
-    text: String,
-    depth: usize,
-}
-
-impl Path {
-    fn join(&self, key: &str) -> Self {
-        let separator = if self.text.is_empty() || key.starts_with('[') { "" } else { "." };
-        Self { text: format!("{}{separator}{key}", self.text), depth: self.depth + 1 }
+    limits: &GrammarLimits,
+) -> Result<Enforced, GrammarError> {
+    let mut losses = Losses::new(schema_use);
+    let read = reader::read(schema, limits.depth, &mut losses)?;
+    let Value::Object(root) = read.root else {
+        let not_enforced = losses.into_pointers();
+        return Ok(Enforced { schema: read.root, not_enforced, places: BTreeMap::new() });
+    };
+    let definitions = read.definitions;
+    let (root, closed) = closed_with(root, &definitions);
+    let mut lowering = Lowering {
+        definitions: &definitions,
+        merged: Merged::new(&definitions, &closed),
+        budget: Budget::default(),
+        losses: &mut losses,
+    };
+    let mut schema = lowering.schema(Value::Object(root), "", &mut Room::of_value())?;
+    let mut lowered = Map::new();
+    let mut places = BTreeMap::new();
+    for (name, part) in &closed {
+        let Some(definition) = definitions.get(name) else { continue };
+        let part = lowering.schema(part.clone(), &definition.pointer, &mut Room::of_value())?;
+        lowered.insert(name.clone(), part);
+        places.insert(name.clone(), definition.pointer.clone());
     }
-
-    fn error(&self, message: impl Into<String>) -> GrammarError {
-        GrammarError::at(self.text.clone(), message)
-    }
-}
-
-impl Checker {
-    fn schema(&self, schema: Value, path: &Path) -> Result<Value, GrammarError> {
-        if path.depth > self.depth_max {
-            let most = self.depth_max;
-            return Err(path.error(format!("the schema is nested more than {most} levels deep")));
-        }
-        let object = match schema {
-            Value::Object(object) => object,
-            Value::Bool(_) => return Ok(schema),
-            _ => return Err(path.error("a schema is an object or true or false")),
-        };
-        let mut kept = Map::new();
-        for (key, value) in object {
-            let at = path.join(&key);
-            match (self.keyword(&key, value, &at), self.schema_use) {
-                (Ok(Some(value)), _) => {
-                    kept.insert(key, value);
-                }
-                (Ok(None), _) | (Err(_), SchemaUse::Lenient) => {}
-                (Err(error), SchemaUse::Strict) => return Err(error),
+    while let Some((name, part, at)) = lowering.merged.pending.pop() {
+        let part = match part {
+            Value::Object(mut part) => {
+                let at = placed(&mut part, &at);
+                lowering.lower(part, &at, &mut Room::of_value())?
             }
-        }
-        Ok(Value::Object(kept))
-    }
-
-    /// What is kept of a keyword's value. `None` for one that limits nothing.
-    fn keyword(&self, key: &str, value: Value, at: &Path) -> Result<Option<Value>, GrammarError> {
-        let known = KEYWORDS.iter().find(|(name, _)| *name == key).map(|(_, keyword)| *keyword);
-        let value = match known {
-            Some(Keyword::Annotation) => return Ok(None),
-            None if is_neutral(key, &value) => return Ok(None),
-            None => return Err(at.error(format!("the keyword `{key}` is not supported"))),
-            Some(Keyword::Plain) => value,
-            Some(Keyword::Format) => format(value, at)?,
-            Some(Keyword::Reference) => reference(value, at)?,
-            Some(Keyword::Schema) if value.is_array() => self.list(value, at)?,
-            Some(Keyword::Schema) => self.schema(value, at)?,
-            Some(Keyword::List) => self.list(value, at)?,
-            Some(Keyword::Schemas) => self.schemas(value, at)?,
+            other => other,
         };
-        Ok(Some(value))
+        lowered.insert(name.clone(), part);
+        places.insert(name, at);
     }
-
-    fn list(&self, value: Value, path: &Path) -> Result<Value, GrammarError> {
-        let Value::Array(list) = value else { return Err(path.error("it must be a list of schemas")) };
-        let item = |(at, item)| self.schema(item, &path.join(&format!("[{at}]")));
-        list.into_iter().enumerate().map(item).collect::<Result<Vec<_>, _>>().map(Value::Array)
+    if let Value::Object(root) = &mut schema
+        && !lowered.is_empty()
+    {
+        root.insert("$defs".to_owned(), Value::Object(lowered));
     }
-
-    fn schemas(&self, value: Value, path: &Path) -> Result<Value, GrammarError> {
-        let Value::Object(object) = value else {
-            return Err(path.error("it must be an object of schemas"));
-        };
-        let member = |(name, schema): (String, Value)| {
-            let schema = self.schema(schema, &path.join(&name))?;
-            Ok((name, schema))
-        };
-        object.into_iter().map(member).collect::<Result<Map<_, _>, _>>().map(Value::Object)
-    }
+    Ok(Enforced { schema, not_enforced: losses.into_pointers(), places })
 }
 
-/// Whether a keyword that is not supported limits nothing with this value, as schema generators write some.
-fn is_neutral(key: &str, value: &Value) -> bool {
-    match key {
-        "uniqueItems" | "nullable" | "unevaluatedProperties" | "unevaluatedItems" => {
-            *value == Value::Bool(key.starts_with("unevaluated"))
-        }
-        "propertyNames" => {
-            let is_string = || value.get("type").and_then(Value::as_str) == Some("string");
-            let len = value.as_object().map(Map::len);
-            *value == Value::Bool(true) || len == Some(0) || (len == Some(1) && is_string())
-        }
-        _ => key.starts_with("x-"),
-    }
-}
-
-fn format(value: Value, path: &Path) -> Result<Value, GrammarError> {
-    match value.as_str() {
-        Some(name) if FORMATS.contains(&name) => Ok(value),
-        Some(name) => {
-            let known = FORMATS.join(", ");
-            Err(path.error(format!("the format `{name}` is not supported; these are: {known}")))
-        }
-        None => Err(path.error("a format is a string")),
-    }
-}
-
-fn reference(value: Value, path: &Path) -> Result<Value, GrammarError> {
-    match value.as_str() {
-        Some(target) if target.starts_with('#') => Ok(value),
-        Some(target) => Err(path.error(format!("`{target}` is outside of the schema; use `#/$defs/…`"))),
-        None => Err(path.error("a reference is a string")),
+/// The root and the definitions, with their objects closed.
+fn closed_with(
+    mut root: Map<String, Value>,
+    definitions: &reader::Definitions,
+) -> (Map<String, Value>, Map<String, Value>) {
+    let parts = definitions.iter().map(|(name, definition)| (name.clone(), definition.schema.clone()));
+    root.insert("$defs".to_owned(), Value::Object(parts.collect()));
+    let mut whole = Value::Object(root);
+    closed::close(&mut whole);
+    let Value::Object(mut root) = whole else { return (Map::new(), Map::new()) };
+    match root.remove("$defs") {
+        Some(Value::Object(parts)) => (root, parts),
+        _ => (root, Map::new()),
     }
 }
 
@@ -233,19 +134,29 @@ mod tests {
 
     use super::*;
 
-    fn check(schema: &str, expected: Expect) {
-        let result = match read(schema, &GrammarLimits::default()) {
-            Ok(value) => value.to_string(),
+    fn read_as(schema: &str, schema_use: SchemaUse) -> String {
+        match read(schema, schema_use, &GrammarLimits::default()) {
+            Ok(Enforced { schema, not_enforced, .. }) if not_enforced.is_empty() => schema.to_string(),
+            Ok(Enforced { schema, not_enforced, .. }) => {
+                format!("{schema} without {}", not_enforced.join(", "))
+            }
             Err(error) => format!("{}: {}", error.path, error.message),
-        };
-        expected.assert_eq(&result);
+        }
+    }
+
+    fn check(schema: &str, expected: Expect) {
+        expected.assert_eq(&read_as(schema, SchemaUse::Lenient));
+    }
+
+    fn check_strict(schema: &str, expected: Expect) {
+        expected.assert_eq(&read_as(schema, SchemaUse::Strict));
     }
 
     #[test]
-    fn annotations_are_left_out_and_members_of_the_same_name_stay() {
-        check(
-            r##"{"title": "T", "type": "object", "x-order": 1, "properties": {"title": {"type": "string",
-                "description": "D", "uniqueItems": false}}, "propertyNames": {"type": "string"}}"##,
+    fn annotations_are_left_out_and_members_of_such_names_stay() {
+        check_strict(
+            r##"{"title": "T", "type": "object", "x-order": 1, "version": 2, "properties": {"title": {"type": "string",
+                "description": "D", "uniqueItems": false, "format": "color"}}, "propertyNames": {"type": "string"}}"##,
             expect![[
                 r#"{"type":"object","properties":{"title":{"type":"string"}},"additionalProperties":false}"#
             ]],
@@ -253,30 +164,109 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_supported_is_named_with_its_path() {
+    fn what_is_not_enforced_is_named_by_its_pointer() {
+        let unique = r#"{"properties": {"a/b": {"anyOf": [{"type": "array", "uniqueItems": true}]}}, "required": ["a/b"]}"#;
         check(
-            r#"{"properties": {"a": {"anyOf": [{"type": "array", "uniqueItems": true}]}}}"#,
-            expect!["properties.a.anyOf[0].uniqueItems: the keyword `uniqueItems` is not supported"],
+            unique,
+            expect![[
+                r#"{"properties":{"a/b":{"anyOf":[{"type":"array"}]}},"required":["a/b"],"additionalProperties":false} without /properties/a~1b/anyOf/0/uniqueItems"#
+            ]],
         );
-        check(r#"{"$defs": {"a": {"not": {}}}}"#, expect!["$defs.a.not: the keyword `not` is not supported"]);
-        check(
-            r#"{"items": {"format": "color"}}"#,
+        check_strict(
+            unique,
             expect![
-                "items.format: the format `color` is not supported; these are: date-time, time, date, duration, email, hostname, ipv4, ipv6, uuid, uri"
+                "properties.a/b.anyOf[0].uniqueItems: at `/properties/a~1b/anyOf/0/uniqueItems`: the keyword `uniqueItems` cannot be enforced here"
+            ],
+        );
+        check_strict(
+            r#"{"items": {"format": "regex"}}"#,
+            expect!["items.format: at `/items/format`: the format `regex` cannot be enforced"],
+        );
+        let remote = r#"{"$ref": "https://example.com/a.json"}"#;
+        check(remote, expect!["{} without /$ref"]);
+        check_strict(
+            remote,
+            expect![
+                "$ref: at `/$ref`: `https://example.com/a.json` is outside of the schema; use `#/$defs/…`"
+            ],
+        );
+    }
+
+    #[test]
+    fn a_definition_that_nothing_refers_to_does_not_matter() {
+        check_strict(
+            r#"{"type": "null", "$defs": {"a": {"$ref": "b.json"}}}"#,
+            expect![[r#"{"type":"null"}"#]],
+        );
+    }
+
+    #[test]
+    fn what_is_no_schema_is_an_error_at_its_place() {
+        check(
+            r#"{"properties": 3}"#,
+            expect!["properties: at `/properties`: it must be an object of schemas"],
+        );
+        check("[]", expect![": at the root of the schema: a schema is an object or true or false"]);
+        check(
+            r#"{"items": [{"minLength": -1}]}"#,
+            expect![
+                "items[0].minLength: at `/items/0/minLength`: it must be a whole number that is not negative"
             ],
         );
         check(
-            r#"{"$ref": "https://example.com/a.json"}"#,
-            expect!["$ref: `https://example.com/a.json` is outside of the schema; use `#/$defs/…`"],
+            r#"{"type": "text"}"#,
+            expect![
+                "type: at `/type`: it must be null, boolean, integer, number, string, array, object, or a list of these"
+            ],
         );
-        check(r#"{"properties": 3}"#, expect!["properties: it must be an object of schemas"]);
-        check("[]", expect![": a schema is an object or true or false"]);
+    }
+
+    #[test]
+    fn references_become_definitions_and_forms_of_old_drafts_those_of_new_ones() {
+        check_strict(
+            r##"{"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/a", "type": "null",
+                "definitions": {"a": {"items": [{"$ref": "#b"}], "additionalItems": false}, "c": {"$id": "#b"}}}"##,
+            expect![[
+                r##"{"$ref":"#/$defs/a_0","$defs":{"a_0":{"prefixItems":[{"$ref":"#/$defs/c_1"}],"items":false},"c_1":{}}}"##
+            ]],
+        );
+    }
+
+    #[test]
+    fn conditions_become_alternatives() {
+        check_strict(
+            r#"{"if": {"required": ["a"]}, "then": {"required": ["b"]}}"#,
+            expect![[
+                r#"{"allOf":[{"anyOf":[{"allOf":[{"required":["a"]},{"required":["b"]}]},{"type":"object","properties":{"a":false}}]}]}"#
+            ]],
+        );
+        check_strict(
+            r#"{"oneOf": [{"required": ["a"]}, {"type": "string"}, {"type": "null"}], "not": {"type": "array"}}"#,
+            expect![[
+                r#"{"anyOf":[{"allOf":[{"required":["a"]},{"type":["null","boolean","number","array","object"]},{"type":["boolean","number","string","array","object"]}]},{"allOf":[{"type":"string"},{"type":"object","properties":{"a":false}}]},{"allOf":[{"type":"null"},{"type":"object","properties":{"a":false}}]}],"allOf":[{"type":["null","boolean","number","string","object"]}]}"#
+            ]],
+        );
+        check(
+            r#"{"oneOf": [{"type": "integer"}, {"type": "number"}]}"#,
+            expect![[r#"{"anyOf":[{"type":"integer"},{"type":"number"}]} without /oneOf"#]],
+        );
+    }
+
+    #[test]
+    fn an_object_of_too_many_optional_members_is_named() {
+        let members: Vec<String> = (0..3_001).map(|index| format!(r#""p{index}": {{}}"#)).collect();
+        check(
+            &format!(r#"{{"items": {{"properties": {{{}}}}}}}"#, members.join(",")),
+            expect![
+                "items.properties: at `/items/properties`: 3001 members are not required; an object may have 3000 such"
+            ],
+        );
     }
 
     #[test]
     fn depth_is_limited() {
         let deep = format!("{}{{}}{}", r#"{"items":"#.repeat(65), "}".repeat(65));
-        let error = read(&deep, &GrammarLimits::default()).unwrap_err();
+        let error = read(&deep, SchemaUse::Lenient, &GrammarLimits::default()).unwrap_err();
         assert!(error.message.contains("64 levels"), "{error:?}");
     }
 }

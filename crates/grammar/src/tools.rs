@@ -76,10 +76,12 @@ pub fn calls_or_answer(
 ) -> Result<Option<Grammar>, GrammarError> {
     let answer = match answer {
         Grammar::JsonObject => json_value(any_object()),
-        Grammar::JsonSchema { schema: text, .. } => match schema::read(text, limits)? {
-            Value::Object(schema) => json_value(schema),
-            _ => "%json {}".to_owned(),
-        },
+        Grammar::JsonSchema { schema: text, schema_use, .. } => {
+            match schema::read(text, *schema_use, limits)?.schema {
+                Value::Object(schema) => json_value(schema),
+                _ => "%json {}".to_owned(),
+            }
+        }
         Grammar::Regex(text) => lark::expression(text),
         Grammar::Choice(texts) => {
             texts.iter().map(|text| lark::literal(text)).collect::<Vec<String>>().join(" | ")
@@ -162,7 +164,7 @@ fn rules(
 /// The schema of a tool's arguments, which are an object.
 fn parameters(tool: &Tool, limits: &GrammarLimits) -> Result<Map<String, Value>, GrammarError> {
     let Some(schema) = &tool.parameters else { return Ok(any_object()) };
-    let Value::Object(mut schema) = schema::read_value(schema.clone(), tool.schema, limits)? else {
+    let Value::Object(mut schema) = schema::read_value(schema, tool.schema, limits)?.schema else {
         return Ok(any_object());
     };
     // Schemas of tools leave out that arguments are an object.

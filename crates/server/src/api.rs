@@ -23,7 +23,8 @@ use crate::lower::{Caller, Choices, GenerationBatch, expand};
 use crate::observe::ObservedEvents;
 use crate::request_id::RequestId;
 use crate::response::{
-    ChoiceEvents, Delivery, Event, Framer, JsonBody, ResponseHeader, frames, full, merge, reply, sse,
+    ChoiceEvents, Delivery, Event, Framer, JsonBody, ResponseHeader, frames, full, merge, not_enforced,
+    reply, sse,
 };
 use crate::stored_responses::StoredResponses;
 use crate::wire;
@@ -142,14 +143,18 @@ pub async fn generate_from<A: Api>(
 }
 
 async fn deliver(app: &App, submitted: Submitted<impl Framer>) -> Result<Response, ApiError> {
-    let Submitted { response_id, framer, events, choices, delivery } = submitted;
+    let Submitted { response_id, framer, events, choices, delivery, not_enforced } = submitted;
     if delivery == Delivery::LoggedStream {
         let log = app.event_logs.open(&response_id);
         let (recorder, frames) = (Arc::clone(&log), frames(framer, events, choices, app.keep_alive));
         tokio::spawn(async move { recorder.record(frames).await });
-        return Ok(sse::response(log.read(0)));
+        let mut response = sse::response(log.read(0));
+        not_enforced::add_header(&mut response, &not_enforced);
+        return Ok(response);
     }
-    reply(framer, events, choices, delivery, app.keep_alive).await
+    let mut response = reply(framer, events, choices, delivery, app.keep_alive).await?;
+    not_enforced::add_header(&mut response, &not_enforced);
+    Ok(response)
 }
 
 /// A request that the engine has accepted.
@@ -164,6 +169,8 @@ pub struct Submitted<F> {
     pub choices: Choices,
     /// How the response is delivered.
     pub delivery: Delivery,
+    /// What of its schemas is not enforced.
+    pub not_enforced: Vec<String>,
 }
 
 /// Where a request comes from.
@@ -229,10 +236,11 @@ pub fn submit<A: Api>(app: &App, body: Value, origin: Origin) -> Result<Submitte
         app.media_urls.fetch(&mut prompt.input, context.engine, of)?;
     }
     let choices = batch.choices();
+    let not_enforced = batch.prompts.first().map(omnibus_engine::Request::not_enforced).unwrap_or_default();
     let submission = Submission { app, api: A::NAME, request_id, caller: &context.caller, key: &key, stream };
     let events = submission.submit(batch).map_err(|error| error.with_input_param(A::INPUT_FIELD))?;
     let response_id = context.caller.response_id;
-    Ok(Submitted { response_id, framer, events, choices, delivery })
+    Ok(Submitted { response_id, framer, events, choices, delivery, not_enforced })
 }
 
 /// Submits the requests of one HTTP request.

@@ -67,6 +67,33 @@ fn answers_match_their_schema_in_every_api() {
 }
 
 #[test]
+fn what_of_a_schema_is_not_enforced_is_named_in_a_header_or_refused() {
+    let server = Server::start(&["--log", "error"]);
+    let schema = json!({ "type": "array", "items": { "enum": [1, 2] }, "uniqueItems": true, "maxItems": 2 });
+    let body = |strict: bool, stream: bool| {
+        let format = json!({ "type": "json_schema", "json_schema": { "name": "n", "schema": schema, "strict": strict } });
+        json!({ "messages": hello(), "response_format": format, "max_tokens": 30, "stream": stream })
+            .to_string()
+    };
+    for stream in [false, true] {
+        let reply = post(server.address, CHAT, &body(false, stream));
+        assert_eq!(reply.status, 200, "{}", reply.body);
+        assert_eq!(reply.header("x-omnibus-schema-not-enforced"), Some("/uniqueItems"));
+        let refused = post(server.address, CHAT, &body(true, stream));
+        assert_eq!(refused.status, 400, "{}", refused.body);
+        let error = &serde_json::from_str::<Value>(&refused.body).unwrap()["error"];
+        assert_eq!(error["param"], "response_format.json_schema.schema.uniqueItems");
+        assert!(error["message"].as_str().unwrap().contains("at `/uniqueItems`"), "{error}");
+    }
+    let enforced = json!({ "messages": hello(), "max_tokens": 30,
+        "response_format": { "type": "json_schema", "json_schema": { "name": "n", "schema": self::schema() } } });
+    assert_eq!(
+        post(server.address, CHAT, &enforced.to_string()).header("x-omnibus-schema-not-enforced"),
+        None
+    );
+}
+
+#[test]
 fn a_call_that_must_be_is_a_valid_call() {
     let server = Server::start(&["--log", "error"]);
     let tool =
@@ -198,5 +225,9 @@ fn a_completion_of_the_command_line_matches_its_schema_or_grammar() {
     assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong.stderr));
     let wrong = run(&["generate", "-p", "hi", "--json-schema", r#"{"not": {}}"#]);
     assert_eq!(wrong.status.code(), Some(1));
-    assert!(text(&wrong.stderr).contains("`not` is not supported"), "{}", text(&wrong.stderr));
+    assert!(
+        text(&wrong.stderr).contains("at the root of the schema: no value matches it"),
+        "{}",
+        text(&wrong.stderr)
+    );
 }

@@ -13,7 +13,7 @@ use omnibus_core::DraftPolicy;
 use omnibus_core::random::Rng;
 use omnibus_engine::{
     DraftSource, DraftUsage, Grammar, Handle, Input, ModelSource, Request, Sampling, Settings, Speculation,
-    SpeculationSettings, StructuredOutput, Whitespace, start,
+    SpeculationSettings, StructuredOutput, start,
 };
 use omnibus_testing::environment;
 use serde_json::json;
@@ -76,7 +76,7 @@ fn grammars() -> [Grammar; 3] {
         "properties": { "stop": { "enum": ["market", "harbour"] }, "minutes": { "type": "integer", "maximum": 90 } },
         "required": ["stop", "minutes"] } });
     [
-        Grammar::JsonSchema { schema: stops.to_string(), whitespace: Whitespace::default() },
+        Grammar::json_schema(&stops),
         Grammar::Regex("(the bus stops at [a-z ]{3,12}[.,] ?){2,9}".to_owned()),
         Grammar::Lark("start: (\"line \" /[0-9]/ \" leaves \" /[a-z]{2,5}/ \". \")~2..12".to_owned()),
     ]

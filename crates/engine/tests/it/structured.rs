@@ -8,8 +8,8 @@ use crate::common::{Output, fixture, output_tokens, run, wait_for};
 use crate::schemas;
 use omnibus_engine::{
     AsyncScheduling, CallLimit, CallRule, Chat, Delta, Event, EventStream, Failure, FinishReason, Grammar,
-    GrammarLimits, Handle, Input, Message, ModelSource, OutputMode, Request, Role, Sampling, Settings,
-    StopMatch, StructuredOutput, Tool, ToolChoice, start,
+    GrammarLimits, Handle, Input, Message, ModelSource, OutputMode, Request, Role, Sampling, SchemaUse,
+    Settings, StopMatch, StructuredOutput, Tool, ToolChoice, Whitespace, start,
 };
 use omnibus_testing::environment;
 use serde_json::{Value, json};
@@ -301,10 +301,11 @@ fn what_is_refused_names_its_field_and_path() {
             other => panic!("{other}"),
         };
     let schema = json!({ "properties": { "a": { "items": { "uniqueItems": true } } } });
+    let (schema, whitespace) = (schema.to_string(), Whitespace::Usual);
     check(
-        Grammar::json_schema(&schema),
+        Grammar::JsonSchema { schema, whitespace, schema_use: SchemaUse::Strict },
         "response_format.properties.a.items.uniqueItems",
-        "`uniqueItems` is not supported",
+        "at `/properties/a/items/uniqueItems`: the keyword `uniqueItems` cannot be enforced",
     );
     check(
         Grammar::json_schema(&json!({ "const": "x".repeat(6000) })),

@@ -8,8 +8,14 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
+use super::references::escaped;
+
+/// The mark of an object that is closed. It is no keyword: what is enforced of other keywords follows from the schema as it
+/// was sent.
+pub(super) const CLOSED: &str = "\0closed";
+
 /// Keywords beside `properties` that may describe members of the same object.
-const BESIDE: [&str; 9] = [
+const BESIDE: [&str; 11] = [
     "additionalProperties",
     "unevaluatedProperties",
     "patternProperties",
@@ -18,11 +24,14 @@ const BESIDE: [&str; 9] = [
     "anyOf",
     "oneOf",
     "$ref",
-    "minProperties",
+    "if",
+    "dependencies",
+    "dependentSchemas",
 ];
 
 /// Keywords whose schemas describe the same value as the schema that they are in.
-const SAME_VALUE: [&str; 3] = ["allOf", "anyOf", "oneOf"];
+const SAME_VALUE: [&str; 9] =
+    ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependencies", "dependentSchemas"];
 
 /// Closes the objects of a schema.
 pub(super) fn close(schema: &mut Value) {
@@ -43,7 +52,7 @@ enum Beside {
 fn beside_branches(object: &Map<String, Value>, key: &str, beside: Beside) -> Beside {
     let others = ["properties", "allOf", "anyOf", "oneOf", "$ref"];
     let has_others = others.iter().any(|other| *other != key && object.contains_key(*other));
-    if key == "allOf" || has_others { Beside::Members } else { beside }
+    if !matches!(key, "anyOf" | "oneOf" | "$ref") || has_others { Beside::Members } else { beside }
 }
 
 /// The targets of references that describe members beside others.
@@ -77,7 +86,7 @@ fn close_at(schema: &mut Value, beside: Beside, pointer: &str, shared: &BTreeSet
         }
     }
     if beside == Beside::Nothing && is_complete(object) {
-        object.insert("additionalProperties".to_owned(), Value::Bool(false));
+        object.insert(CLOSED.to_owned(), Value::Bool(true));
     }
 }
 
@@ -86,7 +95,9 @@ fn is_complete(object: &Map<String, Value>) -> bool {
     let Some(Value::Object(members)) = object.get("properties") else { return false };
     let required = object.get("required").and_then(Value::as_array);
     let is_named = |name: &Value| name.as_str().is_some_and(|name| members.contains_key(name));
+    let least = object.get("minProperties").and_then(Value::as_u64).unwrap_or(0);
     !members.is_empty()
+        && least <= 1
         && BESIDE.iter().all(|key| !object.contains_key(*key))
         && required.is_none_or(|required| required.iter().all(is_named))
 }
@@ -95,9 +106,10 @@ fn is_complete(object: &Map<String, Value>) -> bool {
 fn children<'a>(key: &str, value: &'a Value) -> Box<dyn Iterator<Item = (String, &'a Value)> + 'a> {
     let key = key.to_owned();
     match (key.as_str(), value) {
-        ("properties" | "patternProperties" | "$defs" | "definitions", Value::Object(members)) => {
-            Box::new(members.iter().map(move |(name, child)| (format!("{key}/{}", escaped(name)), child)))
-        }
+        (
+            "properties" | "patternProperties" | "dependencies" | "dependentSchemas" | "$defs",
+            Value::Object(members),
+        ) => Box::new(members.iter().map(move |(name, child)| (format!("{key}/{}", escaped(name)), child))),
         ("const" | "enum", _) => Box::new(std::iter::empty()),
         (_, Value::Array(list)) => {
             Box::new(list.iter().enumerate().map(move |(at, child)| (format!("{key}/{at}"), child)))
@@ -113,7 +125,10 @@ fn children_mut<'a>(
 ) -> Box<dyn Iterator<Item = (String, &'a mut Value)> + 'a> {
     let key = key.to_owned();
     match (key.as_str(), value) {
-        ("properties" | "patternProperties" | "$defs" | "definitions", Value::Object(members)) => {
+        (
+            "properties" | "patternProperties" | "dependencies" | "dependentSchemas" | "$defs",
+            Value::Object(members),
+        ) => {
             Box::new(members.iter_mut().map(move |(name, child)| (format!("{key}/{}", escaped(name)), child)))
         }
         ("const" | "enum", _) => Box::new(std::iter::empty()),
@@ -123,11 +138,6 @@ fn children_mut<'a>(
         (_, child @ Value::Object(_)) => Box::new(std::iter::once((key, child))),
         _ => Box::new(std::iter::empty()),
     }
-}
-
-/// A name as a part of a JSON pointer (RFC 6901).
-fn escaped(name: &str) -> String {
-    name.replace('~', "~0").replace('/', "~1")
 }
 
 #[cfg(test)]
@@ -147,7 +157,7 @@ mod tests {
 
     fn walk(schema: &Value, pointer: &str, found: &mut Vec<String>) {
         let Value::Object(object) = schema else { return };
-        if object.get("additionalProperties") == Some(&Value::Bool(false)) {
+        if object.contains_key(CLOSED) {
             found.push(pointer.to_owned());
         }
         for (key, value) in object {

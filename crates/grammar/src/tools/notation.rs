@@ -77,13 +77,22 @@ impl<'a, 'w> NotationWriter<'a, 'w> {
         if let Some(keyword) = WITHOUT_RULES.iter().find(|keyword| schema.contains_key(**keyword)) {
             self.refuse(keyword)?;
         }
+        // What stands beside other keywords has no rules here.
+        let is_whole = schema.len() == 1;
+        if schema.contains_key("allOf") && !is_whole {
+            self.refuse("allOf")?;
+        }
         let mut alternatives = Vec::new();
         if let Some(values) = constants(schema) {
             let end = self.writer.join(&[end]);
             for value in &values {
                 alternatives.push(format!("{} {end}", self.constant(value)));
             }
-        } else if let Some(schemas) = ["anyOf", "oneOf", "allOf"].iter().find_map(|key| schema.get(*key)) {
+        } else if let Some(schemas) = ["anyOf", "oneOf"]
+            .iter()
+            .find_map(|key| schema.get(*key))
+            .or(schema.get("allOf").filter(|_| is_whole))
+        {
             if schema.get("allOf").and_then(Value::as_array).is_some_and(|all| all.len() > 1) {
                 self.refuse("allOf")?;
             }

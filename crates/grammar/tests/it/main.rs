@@ -4,4 +4,5 @@
 
 mod common;
 mod matching;
+mod schemas;
 mod tool_calls;

@@ -4,11 +4,17 @@
 
 use crate::common::{Walk, compiler, encode, tokenizer, walk};
 use expect_test::{Expect, expect};
-use omnibus_grammar::{Grammar, GrammarLimits, MatchState, Matcher, Opening, Reasoning, Whitespace};
+use omnibus_grammar::{
+    Grammar, GrammarLimits, MatchState, Matcher, Opening, Reasoning, SchemaUse, Whitespace,
+};
 use serde_json::{Value, json};
 
 fn schema(schema: &Value) -> Grammar {
-    Grammar::JsonSchema { schema: schema.to_string(), whitespace: Whitespace::None }
+    Grammar::JsonSchema {
+        schema: schema.to_string(),
+        whitespace: Whitespace::None,
+        schema_use: SchemaUse::Strict,
+    }
 }
 
 fn person() -> Value {
@@ -162,11 +168,11 @@ fn what_cannot_be_compiled_is_an_error_of_one_line() {
     );
     refused(
         &schema(&json!({ "type": "string", "enum": [1] })),
-        expect![": Unsatisfiable schema: incompatible types"],
+        expect![": at the root of the schema: no value matches it: incompatible types"],
     );
     refused(
         &schema(&json!({ "type": "integer", "minimum": 3, "maximum": 1 })),
-        expect![": Unsatisfiable schema: minimum (3) is greater than maximum (1)"],
+        expect![": at the root of the schema: no value matches it: minimum (3) is greater than maximum (1)"],
     );
     refused(&Grammar::Choice(vec![]), expect![": there is no choice"]);
     refused(&Grammar::Lark(" ".into()), expect![": the grammar is empty"]);

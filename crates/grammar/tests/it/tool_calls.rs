@@ -173,13 +173,13 @@ fn behind_its_marker_a_call_is_as_valid() {
 fn a_schema_that_is_not_supported_is_refused_only_where_it_is_strict() {
     let hermes = ToolCallFormat::named("hermes").unwrap().written().unwrap();
     let make = |schema: SchemaUse| {
-        let parameters = Some(json!({ "properties": { "a": { "not": {} } } }));
+        let parameters = Some(json!({ "properties": { "a": { "uniqueItems": true } } }));
         let tools = [Tool { name: "f".into(), parameters, schema, input: None }];
         let shape = (CallCount::One, CallStart::Answer);
         tool_calls(hermes, &tools, shape, &tokenizer(), &GrammarLimits::default())
     };
     assert!(make(SchemaUse::Lenient).is_ok());
-    assert_eq!(make(SchemaUse::Strict).unwrap_err().path, "[0].properties.a.not");
+    assert_eq!(make(SchemaUse::Strict).unwrap_err().path, "[0].properties.a.uniqueItems");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Lowers what an answer must match.
 
-use omnibus_engine::{Grammar, StructuredOutput, Whitespace};
+use omnibus_engine::{Grammar, SchemaUse, StructuredOutput, Whitespace};
 
 use crate::wire::structured as wire;
 
@@ -8,9 +8,11 @@ use crate::wire::structured as wire;
 pub fn lower(wire: wire::StructuredOutput) -> StructuredOutput {
     let grammar = match wire.grammar {
         wire::Grammar::JsonObject => Grammar::JsonObject,
-        wire::Grammar::JsonSchema(schema, whitespace) => {
-            Grammar::JsonSchema { schema: schema.to_string(), whitespace: self::whitespace(whitespace) }
-        }
+        wire::Grammar::JsonSchema(schema, whitespace, enforced) => Grammar::JsonSchema {
+            schema: schema.to_string(),
+            whitespace: self::whitespace(whitespace),
+            schema_use: schema_use(enforced),
+        },
         wire::Grammar::Regex(text) => Grammar::Regex(text),
         wire::Grammar::Choice(texts) => Grammar::Choice(texts),
         wire::Grammar::Lark(text) => Grammar::Lark(text),
@@ -22,5 +24,12 @@ fn whitespace(wire: wire::Whitespace) -> Whitespace {
     match wire {
         wire::Whitespace::Usual => Whitespace::Usual,
         wire::Whitespace::None => Whitespace::None,
+    }
+}
+
+fn schema_use(wire: wire::Enforced) -> SchemaUse {
+    match wire {
+        wire::Enforced::All => SchemaUse::Strict,
+        wire::Enforced::Possible => SchemaUse::Lenient,
     }
 }

@@ -9,6 +9,7 @@ mod event;
 mod frame;
 mod merge;
 pub mod ndjson;
+pub mod not_enforced;
 pub mod ollama;
 pub mod openai;
 mod reply;

@@ -29,7 +29,7 @@ pub const RESPONSE_FORMAT: &[Field] = &[
         "the schema itself, as llama.cpp and Together take it with `json_object` or `json_schema`",
     ),
     harmless("name", "a label"),
-    harmless("strict", "the schema is always enforced"),
+    honoured("strict", "true: a 400 for a schema of which a keyword cannot be enforced"),
 ];
 
 /// Fields of `response_format.json_schema`.
@@ -37,7 +37,7 @@ pub const JSON_SCHEMA: &[Field] = &[
     honoured("schema", "the schema; absent is any JSON object"),
     harmless("name", "a label"),
     harmless("description", "tell the model in a message what the format is for"),
-    harmless("strict", "the schema is always enforced"),
+    honoured("strict", "true: a 400 for a schema of which a keyword cannot be enforced"),
 ];
 
 /// Fields of `structured_outputs`.
@@ -72,7 +72,7 @@ pub enum Grammar {
     /// Any JSON object.
     JsonObject,
     /// JSON that a schema allows.
-    JsonSchema(Value, Whitespace),
+    JsonSchema(Value, Whitespace, Enforced),
     /// A regular expression.
     Regex(String),
     /// One of these texts.
@@ -89,6 +89,23 @@ pub enum Whitespace {
     Usual,
     /// None.
     None,
+}
+
+/// What of a schema is enforced.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Enforced {
+    /// All of it, or the request is refused: `strict: true`.
+    All,
+    /// What can be. The rest is named in a header of the response.
+    #[default]
+    Possible,
+}
+
+impl Enforced {
+    /// What a field `strict` means.
+    pub fn of_strict(strict: Option<bool>) -> Self {
+        if strict == Some(true) { Self::All } else { Self::Possible }
+    }
 }
 
 /// Takes the fields of [`FIELDS`] out of a body. At most one of them may limit the answer.
@@ -112,21 +129,23 @@ fn response_format(fields: &mut Fields) -> Result<Option<StructuredOutput>, ApiE
     let Some(mut format) = fields.nested("response_format", RESPONSE_FORMAT)? else { return Ok(None) };
     let kind = format.text("type")?;
     let schema = format.nested("json_schema", JSON_SCHEMA)?;
+    let own_strict = Enforced::of_strict(format.flag("strict")?);
     let at = "response_format";
     let kind = format.required("type", kind)?;
     if let (None, "json_object" | "json_schema", Some(own)) = (&schema, kind.as_str(), format.value("schema"))
     {
-        return json_schema(own, Whitespace::Usual, format.at("schema")).map(Some);
+        return json_schema(own, (Whitespace::Usual, own_strict), format.at("schema")).map(Some);
     }
     let grammar = match (kind.as_str(), schema) {
         ("text", _) => return Ok(None),
         ("json_object", _) => Grammar::JsonObject,
         ("json_schema", Some(mut schema)) => {
             let at = schema.at("schema");
+            let enforced = Enforced::of_strict(schema.flag("strict")?);
             let Some(schema) = schema.value("schema") else {
                 return Ok(Some(StructuredOutput { grammar: Grammar::JsonObject, field: at }));
             };
-            return Ok(Some(json_schema(schema, Whitespace::Usual, at)?));
+            return Ok(Some(json_schema(schema, (Whitespace::Usual, enforced), at)?));
         }
         ("json_schema", None) => {
             let at = format.at("json_schema");
@@ -144,7 +163,7 @@ fn response_format(fields: &mut Fields) -> Result<Option<StructuredOutput>, ApiE
 /// A schema as an object, or as its text.
 pub fn json_schema(
     value: Value,
-    whitespace: Whitespace,
+    (whitespace, enforced): (Whitespace, Enforced),
     field: String,
 ) -> Result<StructuredOutput, ApiError> {
     let schema = match value {
@@ -153,7 +172,7 @@ pub fn json_schema(
             .map_err(|error| ApiError::invalid(&field, format!("`{field}`: {}", error.message())))?,
         other => return Err(type_error(&field, "a JSON schema", &other)),
     };
-    Ok(StructuredOutput { grammar: Grammar::JsonSchema(schema, whitespace), field })
+    Ok(StructuredOutput { grammar: Grammar::JsonSchema(schema, whitespace, enforced), field })
 }
 
 fn structured_outputs(fields: &mut Fields) -> Result<Option<StructuredOutput>, ApiError> {
@@ -163,13 +182,13 @@ fn structured_outputs(fields: &mut Fields) -> Result<Option<StructuredOutput>, A
         Some(false) | None => Whitespace::Usual,
     };
     let json = match options.value("json") {
-        Some(schema) => Some(json_schema(schema, whitespace, options.at("json"))?),
+        Some(schema) => Some(json_schema(schema, (whitespace, Enforced::Possible), options.at("json"))?),
         None => None,
     };
     let object = match options.flag("json_object")? {
         Some(true) if whitespace == Whitespace::None => {
             let schema = Value::Object(Map::from_iter([("type".to_owned(), "object".into())]));
-            Some(json_schema(schema, whitespace, options.at("json_object"))?)
+            Some(json_schema(schema, (whitespace, Enforced::Possible), options.at("json_object"))?)
         }
         Some(true) => {
             Some(StructuredOutput { grammar: Grammar::JsonObject, field: options.at("json_object") })
@@ -191,7 +210,7 @@ fn structured_outputs(fields: &mut Fields) -> Result<Option<StructuredOutput>, A
 
 fn guided(fields: &mut Fields) -> Result<Option<StructuredOutput>, ApiError> {
     let json = match fields.value("guided_json") {
-        Some(schema) => Some(json_schema(schema, Whitespace::Usual, "guided_json".to_owned())?),
+        Some(schema) => Some(json_schema(schema, Default::default(), "guided_json".to_owned())?),
         None => None,
     };
     let names = Names { regex: "guided_regex", choice: "guided_choice", grammar: "guided_grammar" };

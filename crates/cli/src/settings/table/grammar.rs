@@ -1,6 +1,6 @@
 //! Settings of structured output.
 
-use omnibus_engine::{Grammar, StructuredOutput, Whitespace};
+use omnibus_engine::{Grammar, SchemaUse, StructuredOutput, Whitespace};
 
 use super::{MAX, SAMPLING, STRUCTURED};
 use crate::settings::{Kind, Scope, Setting};
@@ -18,7 +18,7 @@ pub const SETTINGS: &[Setting] = &[
         help: "File with a JSON schema that the completion matches, or the schema itself.",
         set: |config, value| {
             let (schema, whitespace) = (read(&value.text(), '{')?, Whitespace::Usual);
-            let grammar = Grammar::JsonSchema { schema, whitespace };
+            let grammar = Grammar::JsonSchema { schema, whitespace, schema_use: SchemaUse::Lenient };
             config.prompt.structured = Some(StructuredOutput::new(grammar, "--json-schema"));
             Ok(())
         },

@@ -13,7 +13,7 @@ pub mod tools;
 use serde_json::Value;
 
 use super::fields::{Field, Fields, harmless, honoured, type_error};
-use super::structured::{StructuredOutput, Whitespace, json_schema};
+use super::structured::{StructuredOutput, json_schema};
 use crate::error::ApiError;
 use blocks::Turn;
 use tools::{ToolDefinition, ToolUse};
@@ -219,6 +219,6 @@ fn output_config(fields: &mut Fields) -> Result<OutputConfig, ApiError> {
     let mut fields = Fields::tolerant(value, "output_config", &[OUTPUT_CONFIG])?;
     let format = fields.object("format")?.and_then(|mut format| format.remove("schema"));
     let at = "output_config.format.schema".to_owned();
-    let structured = format.map(|schema| json_schema(schema, Whitespace::Usual, at)).transpose()?;
+    let structured = format.map(|schema| json_schema(schema, Default::default(), at)).transpose()?;
     Ok((fields.text("effort")?, structured))
 }

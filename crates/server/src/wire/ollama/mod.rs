@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::fields::{Field, Fields, harmless, honoured};
 use super::generation::{Generation, StreamUsage, Streaming};
-use super::structured::{Grammar, StructuredOutput, Whitespace, json_schema};
+use super::structured::{Enforced, Grammar, StructuredOutput, Whitespace, json_schema};
 use crate::error::ApiError;
 use keep_alive::KeepAlive;
 use think::Think;
@@ -114,7 +114,9 @@ fn format(fields: &mut Fields) -> Result<Option<StructuredOutput>, ApiError> {
         Some(Value::String(text)) if text == "json" => {
             Ok(Some(StructuredOutput { grammar: Grammar::JsonObject, field }))
         }
-        Some(schema @ Value::Object(_)) => json_schema(schema, Whitespace::Usual, field).map(Some),
+        Some(schema @ Value::Object(_)) => {
+            json_schema(schema, (Whitespace::Usual, Enforced::Possible), field).map(Some)
+        }
         Some(other) => {
             let message = format!("`format` must be \"json\" or a JSON schema, not {other}");
             Err(ApiError::invalid("format", message))

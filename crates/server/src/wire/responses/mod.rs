@@ -14,7 +14,7 @@ pub mod tools;
 use serde_json::{Map, Value};
 
 use super::fields::{Field, Fields, harmless, honoured, refused, type_error};
-use super::structured::{Grammar, StructuredOutput, Whitespace, json_schema};
+use super::structured::{Enforced, Grammar, StructuredOutput, Whitespace, json_schema};
 use super::tool_choice::{self, Choice};
 use super::tools::ParallelCalls;
 use super::verbosity::{self, Verbosity};
@@ -329,7 +329,10 @@ fn format_of(mut format: Map<String, Value>) -> Result<Option<StructuredOutput>,
         None | Some("text") => Ok(None),
         Some("json_object") => Ok(Some(StructuredOutput { grammar: Grammar::JsonObject, field })),
         Some("json_schema") => match format.remove("schema") {
-            Some(schema) => json_schema(schema, Whitespace::Usual, format!("{field}.schema")).map(Some),
+            Some(schema) => {
+                let enforced = Enforced::of_strict(format.get("strict").and_then(Value::as_bool));
+                json_schema(schema, (Whitespace::Usual, enforced), format!("{field}.schema")).map(Some)
+            }
             None => Err(ApiError::invalid("text.format.schema", "`text.format.schema` is missing")),
         },
         Some(other) => {
