@@ -17,6 +17,7 @@ mod generate;
 mod hub;
 mod models;
 mod perplexity;
+mod sampling_defaults;
 mod serve;
 mod serve_announcement;
 mod serve_settings;
@@ -36,6 +37,9 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
     let resolved = args.resolve()?;
     if resolved.config.action == Action::PrintConfig {
         output::line(resolved.printed());
+        if args.name == CommandName::Serve {
+            output::line(sampling_defaults::printed(&resolved.config, &args.arguments)?);
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let Resolved { config, .. } = resolved;

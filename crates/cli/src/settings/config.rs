@@ -86,8 +86,20 @@ pub struct Listen {
     pub media_domains: Vec<String>,
     /// Directories that they may name files of.
     pub media_directories: Vec<PathBuf>,
+    /// By whose names `/metrics` has its metrics, beside ours.
+    pub metrics_compat: MetricsCompat,
     /// Most bytes of named adapters where they may.
     pub adapter_memory: u64,
+}
+
+/// By whose names there are metrics beside ours.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MetricsCompat {
+    /// Ours alone.
+    #[default]
+    Ours,
+    /// vLLM's.
+    Vllm,
 }
 
 /// The engine process.

@@ -11,8 +11,8 @@ mod value;
 
 pub use config::{
     Action, BenchSettings, Config, ConversionSettings, Dataset, DoctorSubject, Endpoint, EngineBenchSettings,
-    EngineIsolation, IsolationSettings, Listen, Log, LogFormat, Measured, ModelsSubject, Output,
-    PromptFormat, SimSettings, SpeculationBenchSettings, Verbosity, WeightChange,
+    EngineIsolation, IsolationSettings, Listen, Log, LogFormat, Measured, MetricsCompat, ModelsSubject,
+    Output, PromptFormat, SimSettings, SpeculationBenchSettings, Verbosity, WeightChange,
 };
 pub use resolve::{Inputs, Resolved, resolve};
 pub use table::all;

@@ -13,6 +13,7 @@ mod model;
 mod network;
 mod output;
 mod perplexity;
+mod samplers;
 mod simulation;
 mod speculation_bench;
 
@@ -26,6 +27,7 @@ const SECTIONS: &[&[Setting]] = &[
     model::SETTINGS,
     engine::SETTINGS,
     generation::SETTINGS,
+    samplers::SETTINGS,
     grammar::SETTINGS,
     conversion::SETTINGS,
     perplexity::SETTINGS,

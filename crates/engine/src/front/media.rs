@@ -138,6 +138,11 @@ impl MediaReader {
         self.audio.is_some()
     }
 
+    /// Whether the model sees.
+    pub(super) fn sees(&self) -> bool {
+        self.pictures.is_some()
+    }
+
     /// Without what the loaded model has no encoder of.
     pub(super) fn for_loaded(self, ready: &Ready) -> Option<Self> {
         let (pictures, audio) =
