@@ -85,14 +85,15 @@ fn a_file_that_cannot_be_honoured_is_refused_at_start() {
 fn an_answer_continues_no_repetition_where_the_penalty_is_large() {
     let engine = engine(Settings::default());
     let dry = Dry { multiplier: 100.0, breakers: Vec::new(), ..Dry::default() };
-    let answer = ids(&run(&engine, sampled("dry", Sampling { dry, ..Sampling::greedy() }, &[])));
+    // A token that is always preferred repeats itself.
+    let preferring = || Sampling { logit_bias: [(280, 50.0)].into(), ..Sampling::greedy() };
+    let answer = ids(&run(&engine, sampled("dry", Sampling { dry, ..preferring() }, &[])));
     let mut tokens = engine.tokenize(None, &Input::Text(PROMPT.to_owned()), AddSpecial::Yes).unwrap();
     let prompt = tokens.len();
     tokens.extend(&answer);
     let repeats = |end: usize| tokens[..end - 1].windows(3).any(|window| *window == tokens[end - 3..end]);
     assert!((prompt + 1..=tokens.len()).all(|end| !repeats(end)), "{tokens:?}");
-    // Without it the model repeats the prompt.
-    let plain = ids(&run(&engine, sampled("plain", Sampling::greedy(), &[])));
+    let plain = ids(&run(&engine, sampled("plain", preferring(), &[])));
     tokens.truncate(prompt);
     tokens.extend(&plain);
     let repeats = |end: usize| tokens[..end - 1].windows(3).any(|window| *window == tokens[end - 3..end]);
