@@ -61,7 +61,11 @@ pub async fn print_stream(mut events: EventStream) -> Result<Completion, Error> 
     let (since, mut first, mut text) = (Instant::now(), None, String::new());
     while let Some(event) = events.next().await {
         match event {
-            Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Hidden(_) => {}
+            Event::Started { .. }
+            | Event::Prompt(_)
+            | Event::Alignment(_)
+            | Event::Hidden(_)
+            | Event::Progress { .. } => {}
             Event::Delta { delta, .. } => {
                 let more = delta.text();
                 first.get_or_insert_with(|| since.elapsed());
@@ -94,7 +98,11 @@ pub async fn collect(mut events: EventStream) -> Result<Collected, Error> {
     let mut text = String::new();
     while let Some(event) = events.next().await {
         match event {
-            Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Hidden(_) => {}
+            Event::Started { .. }
+            | Event::Prompt(_)
+            | Event::Alignment(_)
+            | Event::Hidden(_)
+            | Event::Progress { .. } => {}
             Event::Delta { delta, .. } => text.push_str(delta.text()),
             Event::Finished { usage, .. } => return Ok(Collected { text, usage }),
             Event::Failed(failure) => return Err(Error::failed(failure)),

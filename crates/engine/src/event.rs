@@ -21,6 +21,11 @@ pub enum Event {
         /// Tokens of the prompt whose keys and values were cached.
         cached_tokens: usize,
     },
+    /// How much of the prompt is computed, where that was requested: before each chunk of it but the first.
+    Progress {
+        /// Tokens of the prompt that are computed or were cached.
+        processed_tokens: usize,
+    },
     /// More tokens of the prompt, when their log-probabilities were requested: all of them, in order and
     /// in chunks, before the first delta.
     Prompt(Vec<TokenInfo>),

@@ -6,6 +6,7 @@
 mod active_requests;
 mod adapters;
 mod call_grammar;
+mod dry_breakers;
 mod embed;
 mod event_stream;
 mod handle;

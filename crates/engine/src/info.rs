@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::memory_plan::MemoryPlan;
+use crate::sampling_parameter::SamplingDefaults;
 
 /// One served model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,6 +55,24 @@ pub struct ModelDetails {
     pub capabilities: Capabilities,
     /// How its memory is divided.
     pub memory: MemoryPlan,
+    /// What requests have that leave sampling parameters out.
+    pub sampling: SamplingDefaults,
+    /// What its prompts may hold.
+    pub modalities: Vec<Modality>,
+    /// A number that changes with its chat template; `None` without one.
+    pub chat_template: Option<u128>,
+}
+
+/// What a prompt may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Modality {
+    /// Text.
+    Text,
+    /// Images.
+    Image,
+    /// Sound.
+    Audio,
 }
 
 /// What a model can do besides completing text.

@@ -20,6 +20,7 @@ mod event;
 mod fault;
 mod floats;
 mod front;
+mod generation_config;
 mod hidden;
 mod info;
 mod logits_processor;
@@ -32,6 +33,7 @@ mod not_enforced;
 mod process;
 mod request;
 mod sampler;
+mod sampling_parameter;
 mod settings;
 mod speculation;
 mod start;
@@ -53,10 +55,11 @@ pub use event::{
 pub use fault::FaultPlan;
 pub use front::tokenizer_of;
 pub use front::{Admission, EventStream, Generated, Handle};
+pub use generation_config::GenerationConfig;
 pub use hidden::{HiddenPositions, HiddenStates};
 pub use info::{
-    AdapterInfo, Capabilities, Health, ModelDetails, ModelInfo, ModelState, RequestInfo, RequestOrigin,
-    RequestState, SessionInfo,
+    AdapterInfo, Capabilities, Health, Modality, ModelDetails, ModelInfo, ModelState, RequestInfo,
+    RequestOrigin, RequestState, SessionInfo,
 };
 pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
 pub use machine::{Gpu, Machine, machine};
@@ -72,9 +75,11 @@ pub use omnibus_text::{
 };
 pub use process::{EngineExit, run_engine};
 pub use request::{
-    CallLimit, Chat, Input, OutputMode, PromptEnd, ReasoningPlace, ReportedTokens, Request, Sampling, Stop,
-    StructuredOutput, TOP_LOGPROBS_MAX, ToolChoice,
+    CallLimit, Chat, Dry, Input, OutputMode, ProgressReports, PromptEnd, ReasoningPlace, ReportedTokens,
+    Request, SAMPLERS, SamplerKind, SamplerName, Sampling, Stop, StructuredOutput, TOP_LOGPROBS_MAX,
+    ToolChoice,
 };
+pub use sampling_parameter::{SAMPLING_PARAMETERS, SamplingDefaults, SamplingParameter};
 pub use settings::{
     AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, DraftPolicy, NamedAdapter, PreemptionPolicy,
     PrefixCache, PromptCacheFile, Schedule, Settings, WarmUp,

@@ -15,7 +15,7 @@ use crate::event::{FinishReason, MediaUsage};
 use crate::hidden::{HiddenPositions, HiddenStates};
 use crate::media::{EncoderPixels, JobMedia, MediaKey};
 use crate::memory_plan::MemoryPlan;
-use crate::request::Sampling;
+use crate::request::{ProgressReports, Sampling};
 use crate::settings::NamedAdapter;
 use crate::speculation::{DraftUsage, Speculation};
 use crate::stats::{SessionStats, Stats};
@@ -40,6 +40,8 @@ pub struct Job {
     pub stop_tokens: Vec<u32>,
     /// Tokens that `xtc` never excludes.
     pub xtc_kept: Vec<u32>,
+    /// The tokens of each of its breakers of repetitions.
+    pub dry_breakers: Vec<Vec<u32>>,
     /// None of the end tokens is sampled before its answer has so many tokens.
     pub min_tokens: usize,
     /// As in [`crate::Request::logprobs`].
@@ -54,6 +56,8 @@ pub struct Job {
     pub grammar: Option<JobGrammar>,
     /// Whether it may have draft tokens.
     pub speculation: Speculation,
+    /// As in [`crate::Request::progress`].
+    pub progress: ProgressReports,
     /// Tokens that its client expects in the answer.
     pub prediction: Vec<u32>,
     /// Pictures, videos and sounds of its prompt, in order.
@@ -185,6 +189,11 @@ pub enum JobUpdate {
         history_changed_at: Option<usize>,
         /// What its media took.
         media: MediaUsage,
+    },
+    /// Another chunk of its prompt is about to be launched, where that was requested.
+    Progress {
+        /// Tokens before it.
+        computed: usize,
     },
     /// Log-probabilities of consecutive tokens of its prompt. They come in order and in chunks, and again
     /// when the sequence is recomputed.

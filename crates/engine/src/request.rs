@@ -3,7 +3,9 @@
 //! Invariant: plain serializable values, no wire formats. [`Request::validate`] checks a request before it is queued, so
 //! the loop never gets an invalid one.
 
-use std::collections::BTreeMap;
+mod sampling;
+
+use std::collections::BTreeSet;
 
 use omnibus_grammar::{Grammar, GrammarError, GrammarLimits};
 use omnibus_text::{Message, Tool};
@@ -15,7 +17,10 @@ use crate::error::Failure;
 use crate::hidden::HiddenPositions;
 use crate::info::RequestOrigin;
 use crate::media::MediaItem;
+use crate::sampling_parameter::SamplingParameter;
 use crate::speculation::Speculation;
+
+pub use sampling::{Dry, SAMPLERS, SamplerKind, SamplerName, Sampling};
 
 /// One generation. `n` answers are `n` requests with their own ids and seeds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,6 +37,8 @@ pub struct Request {
     pub max_new_tokens: Option<usize>,
     /// How tokens are sampled.
     pub sampling: Sampling,
+    /// Parameters that its client left out: the model's own values replace those of `sampling`, where it has any.
+    pub unset: BTreeSet<SamplingParameter>,
     /// What stops the generation besides its limits.
     pub stop: Stop,
     /// How the generated text is read.
@@ -54,6 +61,8 @@ pub struct Request {
     pub hidden: Option<HiddenPositions>,
     /// Whether it may have draft tokens.
     pub speculation: Speculation,
+    /// Whether its stream says how much of the prompt is computed.
+    pub progress: ProgressReports,
     /// What its client expects of the answer: draft tokens.
     pub prediction: Option<String>,
     /// Higher runs first; 0 is the default.
@@ -78,6 +87,7 @@ impl Request {
             input,
             max_new_tokens: None,
             sampling: Sampling::default(),
+            unset: BTreeSet::new(),
             stop: Stop::default(),
             output: OutputMode::default(),
             reasoning_budget: None,
@@ -89,6 +99,7 @@ impl Request {
             alignment: None,
             hidden: None,
             speculation: Speculation::default(),
+            progress: ProgressReports::default(),
             prediction: None,
             priority: 0,
             tenant: String::new(),
@@ -158,6 +169,8 @@ pub enum Input {
         prefix: String,
         /// The text after it.
         suffix: String,
+        /// The names and texts of other files, which come before both.
+        files: Vec<(String, String)>,
     },
 }
 
@@ -213,6 +226,16 @@ pub enum ReportedTokens {
     WithLogprobs,
     /// Always, but for end tokens.
     Always,
+}
+
+/// Whether a stream says how much of a prompt is computed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ProgressReports {
+    /// It does not.
+    #[default]
+    Off,
+    /// Before each chunk of the prompt but the first.
+    On,
 }
 
 /// Whether an answer must be tool calls. Reasoning before them is free.
@@ -278,81 +301,6 @@ pub(crate) fn refused(field: &str, error: &GrammarError) -> Failure {
     let separator = if error.path.is_empty() || error.path.starts_with('[') { "" } else { "." };
     let at = format!("{field}{separator}{}", error.path);
     Failure::bad_request(&at, format!("`{at}`: {}", error.message))
-}
-
-/// How tokens are sampled. Biases and penalties come first, then the temperature, then the filters.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Sampling {
-    /// 0 always takes the most likely token.
-    pub temperature: f32,
-    /// Keep the `k` most likely tokens; 0 keeps all.
-    pub top_k: usize,
-    /// Keep the smallest set whose probabilities reach this; 1 keeps all.
-    pub top_p: f32,
-    /// Keep tokens at least this fraction as probable as the most probable one; 0 keeps all.
-    pub min_p: f32,
-    /// How often the most probable tokens are excluded; 0 is never.
-    pub xtc_probability: f32,
-    /// Then, of the tokens above this probability all but the least probable one are. End tokens and line breaks stay.
-    pub xtc_threshold: f32,
-    /// Divides positive and multiplies negative logits of recent tokens; 1 changes nothing.
-    pub repetition_penalty: f32,
-    /// How many recent tokens, prompt included, the repetition penalty applies to.
-    pub repetition_context: usize,
-    /// Subtracted once from the logit of every token generated so far.
-    pub presence_penalty: f32,
-    /// Subtracted for each time a token was generated.
-    pub frequency_penalty: f32,
-    /// Added to the logits of these tokens.
-    pub logit_bias: BTreeMap<u32, f32>,
-    /// A seed always gives one text, whatever else runs. `None` chooses a fresh seed.
-    pub seed: Option<u64>,
-    /// Names of [`LogitsProcessors`](crate::LogitsProcessors), which change the logits first, in this order.
-    pub processors: Vec<String>,
-}
-
-impl Default for Sampling {
-    fn default() -> Self {
-        Self {
-            temperature: 1.0,
-            top_k: 0,
-            top_p: 1.0,
-            min_p: 0.0,
-            xtc_probability: 0.0,
-            xtc_threshold: 0.1,
-            repetition_penalty: 1.0,
-            repetition_context: 20,
-            presence_penalty: 0.0,
-            frequency_penalty: 0.0,
-            logit_bias: BTreeMap::new(),
-            seed: None,
-            processors: Vec::new(),
-        }
-    }
-}
-
-impl Sampling {
-    /// Always the most likely token.
-    pub fn greedy() -> Self {
-        Self { temperature: 0.0, ..Self::default() }
-    }
-
-    fn validate(&self) -> Result<(), Failure> {
-        let within = |value: f32, low: f32, high: f32| (low..=high).contains(&value);
-        check(within(self.temperature, 0.0, 100.0), "temperature", "must be between 0 and 100")?;
-        check(self.top_p > 0.0 && self.top_p <= 1.0, "top_p", "must be above 0 and at most 1")?;
-        check(within(self.min_p, 0.0, 1.0), "min_p", "must be between 0 and 1")?;
-        check(within(self.xtc_probability, 0.0, 1.0), "xtc_probability", "must be between 0 and 1")?;
-        check(within(self.xtc_threshold, 0.0, 0.5), "xtc_threshold", "must be between 0 and 0.5")?;
-        let repetition = self.repetition_penalty > 0.0 && self.repetition_penalty <= 100.0;
-        check(repetition, "repetition_penalty", "must be above 0 and at most 100")?;
-        check(self.repetition_context <= 1 << 20, "repetition_context_size", "must be at most 1048576")?;
-        check(within(self.presence_penalty, -2.0, 2.0), "presence_penalty", "must be between -2 and 2")?;
-        check(within(self.frequency_penalty, -2.0, 2.0), "frequency_penalty", "must be between -2 and 2")?;
-        check(self.logit_bias.len() <= LOGIT_BIAS_MAX, "logit_bias", "must have at most 1024 entries")?;
-        let bias = self.logit_bias.values().all(|bias| within(*bias, -100.0, 100.0));
-        check(bias, "logit_bias", "values must be between -100 and 100")
-    }
 }
 
 /// What stops a generation besides its limits.

@@ -9,17 +9,22 @@
 
 mod adjustments;
 mod batch;
+mod candidates;
 mod drafted;
+mod dry;
 mod kernel_rows;
 mod logprobs;
 mod masks;
 mod processed;
 mod random;
+mod shaped;
+mod shaping;
 mod state;
 #[cfg(test)]
 mod tests;
 mod xtc;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use mlx::Array;
@@ -30,7 +35,7 @@ use serde::{Deserialize, Serialize};
 use crate::logits_processor::LogitsProcessors;
 use crate::message::TokenLogprobs;
 use crate::request::Sampling;
-use batch::SamplingBatch;
+use batch::{LogitsOf, SamplingBatch};
 use drafted::DraftedTokens;
 pub(crate) use logprobs::PendingLogprobs;
 use logprobs::TokenScore;
@@ -92,6 +97,7 @@ pub(crate) fn needs_history(sampling: &Sampling) -> bool {
     sampling.repetition_penalty != 1.0
         || sampling.presence_penalty != 0.0
         || sampling.frequency_penalty != 0.0
+        || sampling.dry.is_on()
         || !sampling.processors.is_empty()
 }
 
@@ -144,7 +150,7 @@ impl Sampler {
     pub(crate) fn sample(&mut self, logits: &Array, rows: &[SampleRow]) -> mlx::Result<PendingSample> {
         let mut batch = match self.batch.take() {
             Some(batch) if batch.is_for(rows) => batch,
-            _ => SamplingBatch::new(rows, &self.states, self.chooser)?,
+            _ => SamplingBatch::new(rows, &self.states, (self.chooser, LogitsOf::Target))?,
         };
         let drafts = std::mem::take(&mut self.drafts);
         let processed = processed::processed(logits, rows, &mut self.states, (&self.processors, &drafts))?;
@@ -157,8 +163,11 @@ impl Sampler {
             let grammar = grammars.get(&row.sequence).and_then(|masks| masks.get(place));
             masks::of_row(grammar, forbidden, vocab as usize)
         });
-        let masks = MaskArrays::new(masks, vocab as usize)?;
-        let sample = batch.sample(logits, rows, &self.states, (masks.as_ref(), &drafts))?;
+        let mut masks: Vec<Option<Cow<'_, TokenMask>>> = masks.collect();
+        let shaped = shaped::shaped(logits, rows, &mut self.states, (&drafts, &mut masks))?;
+        let masks = MaskArrays::new(masks.into_iter(), vocab as usize)?;
+        let drawn = (shaped.as_ref().unwrap_or(logits), logits);
+        let sample = batch.sample(drawn, rows, &self.states, (masks.as_ref(), &drafts))?;
         self.batch = Some(batch);
         Ok(sample)
     }
@@ -166,11 +175,12 @@ impl Sampler {
 
 impl Sampler {
     /// Builds the drawing of one draft token for each row of a draft model's `logits`, `[n, vocab]` f32: by the sequence's
-    /// parameters and the random number of the position, as the target model draws. Masks, processors and the draft tokens
-    /// before a row are left out, which changes how many are accepted, and no token. `[n]` i32.
+    /// parameters and the random number of the position, as the target model draws. Masks, processors, samplers that the
+    /// kernels do not have, and the draft tokens before a row are left out, which changes how many are accepted, and no token. `[n]` i32.
     pub(crate) fn draft(&self, logits: &Array, rows: &[SampleRow]) -> mlx::Result<Array> {
-        let mut batch = SamplingBatch::new(rows, &self.states, self.chooser)?;
-        let sample = batch.sample(logits, rows, &self.states, (None, &DraftedTokens::default()))?;
+        let mut batch = SamplingBatch::new(rows, &self.states, (self.chooser, LogitsOf::DraftModel))?;
+        let nothing = (None, &DraftedTokens::default());
+        let sample = batch.sample((logits, logits), rows, &self.states, nothing)?;
         Ok(sample.tokens)
     }
 }

@@ -6,6 +6,7 @@ use omnibus_grammar::GrammarLimits;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::FaultPlan;
+use crate::generation_config::GenerationConfig;
 use crate::speculation::SpeculationSettings;
 
 pub use omnibus_core::{DraftPolicy, PreemptionPolicy, PrefixCache, Schedule, Tuning};
@@ -84,6 +85,8 @@ pub struct Settings {
     pub tool_call_format: Option<String>,
     /// The name of the format of reasoning; `none` leaves it in the text. `None` is the model's own.
     pub reasoning_format: Option<String>,
+    /// Which values the sampling parameters have that a request leaves out.
+    pub generation_config: GenerationConfig,
     /// Most tokens of reasoning of requests without a limit of their own.
     pub reasoning_budget: Option<usize>,
     /// Time limit in seconds of requests without one.
@@ -156,6 +159,7 @@ impl Default for Settings {
             chat_template: None,
             tool_call_format: None,
             reasoning_format: None,
+            generation_config: GenerationConfig::default(),
             reasoning_budget: None,
             request_timeout_s: None,
             speculation: SpeculationSettings::default(),

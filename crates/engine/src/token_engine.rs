@@ -80,12 +80,14 @@ impl TokenEngine {
             stop_tokens: Vec::new(),
             min_tokens: 0,
             xtc_kept: Vec::new(),
+            dry_breakers: Vec::new(),
             logprobs: None,
             prompt_logprobs: None,
             alignment: None,
             hidden: None,
             grammar: None,
             speculation: Speculation::Off,
+            progress: crate::request::ProgressReports::Off,
             prediction: Vec::new(),
             media: Vec::new(),
             timeout_s: None,
@@ -146,9 +148,11 @@ fn token_report(Report { jobs, stats, .. }: Report) -> TokenReport {
         JobUpdate::Finished(_) => Some(TokenUpdate::Finished),
         JobUpdate::Failed(failure) => Some(TokenUpdate::Failed(failure)),
         // Reports that need a field which these requests leave empty.
-        JobUpdate::Prompt { .. } | JobUpdate::Alignment(_) | JobUpdate::Hidden(_) | JobUpdate::Drafted(_) => {
-            None
-        }
+        JobUpdate::Progress { .. }
+        | JobUpdate::Prompt { .. }
+        | JobUpdate::Alignment(_)
+        | JobUpdate::Hidden(_)
+        | JobUpdate::Drafted(_) => None,
     };
     let updates = jobs.into_iter().filter_map(|report| Some((report.job.0, update(report.update)?)));
     TokenReport { at, updates: updates.collect(), stats: stats.map(|stats| stats.stats) }

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use futures::StreamExt;
-use omnibus_engine::{AddSpecial, Input, ModelInfo, RequestOrigin};
+use omnibus_engine::{AddSpecial, Input, ModelInfo, RequestOrigin, SamplingDefaults};
 use serde_json::Value;
 use tracing::Span;
 use uuid::Uuid;
@@ -76,6 +76,14 @@ impl RequestContext<'_> {
         let is_served = |model: &ModelInfo| model.names().any(|served| served == name);
         let keep = self.names == ModelNames::Strict || self.engine.models().iter().any(is_served);
         keep.then(|| name.to_owned())
+    }
+
+    /// What requests for a model have that leave sampling parameters out. The first model is the default one.
+    pub fn sampling_defaults(&self, model: Option<&str>) -> SamplingDefaults {
+        let models = self.engine.models();
+        let named = models.iter().find(|info| info.names().any(|name| Some(name) == model));
+        let details = named.or(models.first()).and_then(ModelInfo::details);
+        details.map(|details| details.sampling.clone()).unwrap_or_default()
     }
 
     /// Keeps the last tokens of each prompt, where a request says how many. Fails for prompts with tools or media.
@@ -284,7 +292,9 @@ impl Submission<'_> {
         let events = self.app.engine.submit(request)?;
         let (account, stream) = (Arc::clone(&self.key.account), Arc::clone(&self.stream));
         let charge = Charge::new(account, prompt, queued, stream);
-        Ok(ObservedEvents::new(events.map(Event::Engine).boxed(), self.api).charging(charge))
+        Ok(ObservedEvents::new(events.map(Event::Engine).boxed(), self.api)
+            .charging(charge)
+            .as_vllm(self.app.vllm_request()))
     }
 
     /// Tokenizes a prompt once for all of its completions, where tokens say all of it: grammars follow from tools and from

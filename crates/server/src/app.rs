@@ -14,6 +14,7 @@ use crate::keys::Keys;
 use crate::limits::{Bodies, Limits};
 use crate::media_urls::MediaUrls;
 use crate::metrics;
+use crate::metrics::vllm::{VllmMetrics, VllmRequest};
 use crate::root_path::RootPath;
 use crate::stored_responses::StoredResponses;
 use crate::tls::Tls;
@@ -45,6 +46,8 @@ pub struct Settings {
     pub adapter_updates: AdapterUpdates,
     /// Where media may come from.
     pub media_urls: MediaUrls,
+    /// Metrics by vLLM's names, beside ours.
+    pub vllm_metrics: Option<VllmMetrics>,
 }
 
 /// Whether clients may load and unload adapters: a load reads a directory on the server.
@@ -82,6 +85,7 @@ impl Default for Settings {
             responses: Arc::default(),
             adapter_updates: AdapterUpdates::default(),
             media_urls: MediaUrls::default(),
+            vllm_metrics: None,
         }
     }
 }
@@ -112,6 +116,8 @@ pub struct App {
     pub adapter_updates: AdapterUpdates,
     /// Where media may come from.
     pub media_urls: MediaUrls,
+    /// Metrics by vLLM's names, beside ours.
+    pub vllm_metrics: Option<VllmMetrics>,
     /// The events of responses that are streamed in the background.
     pub event_logs: EventLogs,
     stopping: AtomicBool,
@@ -120,6 +126,12 @@ pub struct App {
 impl App {
     /// A server that accepts requests.
     pub fn new(engine: Arc<dyn Engine>, settings: &Settings) -> Self {
+        let metrics = metrics::install();
+        if settings.vllm_metrics.is_some()
+            && let Some(model) = engine.models().first()
+        {
+            VllmRequest::register(&model.id);
+        }
         Self {
             engine,
             access: settings.access.clone(),
@@ -127,15 +139,23 @@ impl App {
             keys: settings.keys.clone(),
             queue_places: settings.queue_places,
             bodies: Bodies::new(settings.limits),
-            metrics: metrics::install(),
+            metrics,
             model_names: settings.model_names,
             keep_alive: settings.keep_alive,
             responses: Arc::clone(&settings.responses),
             adapter_updates: settings.adapter_updates,
             media_urls: settings.media_urls.clone(),
+            vllm_metrics: settings.vllm_metrics.clone(),
             event_logs: EventLogs::default(),
             stopping: AtomicBool::new(false),
         }
+    }
+
+    /// What records a request that is just submitted by vLLM's names, where that is wanted.
+    pub fn vllm_request(&self) -> Option<VllmRequest> {
+        self.vllm_metrics.as_ref()?;
+        let models = self.engine.models();
+        models.first().map(|model| VllmRequest::new(model.id.as_str().into()))
     }
 
     /// Makes `/ready` answer 503 from now on.

@@ -9,7 +9,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use omnibus_engine::{
-    AddSpecial, Admission, Event, Failure, Handle, Health, Input, ModelInfo, Request, RequestInfo,
+    AddSpecial, Admission, Chat, Event, Failure, Handle, Health, Input, ModelInfo, Request, RequestInfo,
     SessionInfo, Stats, Transcription, TranscriptionEvent,
 };
 
@@ -44,6 +44,8 @@ pub trait Engine: Send + Sync + 'static {
     /// The prompt tokens of a request with this input.
     fn tokenize(&self, model: ModelName<'_>, input: &Input, special: AddSpecial)
     -> Result<Vec<u32>, Failure>;
+    /// A conversation as the model's chat template renders it.
+    fn render(&self, model: ModelName<'_>, chat: Chat) -> Result<String, Failure>;
     /// The bytes of each token.
     fn pieces(&self, model: ModelName<'_>, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure>;
     /// The text of tokens.
@@ -115,6 +117,10 @@ impl Engine for Handle {
         special: AddSpecial,
     ) -> Result<Vec<u32>, Failure> {
         Handle::tokenize(self, model, input, special)
+    }
+
+    fn render(&self, model: ModelName<'_>, chat: Chat) -> Result<String, Failure> {
+        Handle::render(self, model, chat)
     }
 
     fn pieces(&self, model: ModelName<'_>, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure> {

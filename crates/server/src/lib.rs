@@ -41,6 +41,7 @@ pub use keys::{Clock, KeyError, Keys};
 pub use limits::Limits;
 pub use listen::{InheritedSockets, ListenAddress, Listeners, serve};
 pub use media_urls::MediaUrls;
+pub use metrics::vllm::VllmMetrics;
 pub use request_id::RequestId;
 pub use root_path::{RootPath, RootPathError};
 pub use routes::router;

@@ -3,9 +3,10 @@
 //! Invariant: histograms and counters are recorded at their source; gauges are read from the engine at each scrape.
 
 mod table;
+pub mod vllm;
 
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
@@ -14,12 +15,13 @@ use metrics::{counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 use omnibus_engine::statistic::{Metric, Source, Statistic, Total};
-use omnibus_engine::{Failure, SCHEDULER_STATISTICS, STATISTICS};
+use omnibus_engine::{Failure, SCHEDULER_STATISTICS, STATISTICS, Stats};
 
 use crate::engine::Engine;
 use crate::error::Failed;
 use crate::keys::Keys;
 use table::{Kind, RECORDED};
+use vllm::{Snapshot, VllmMetrics};
 
 /// Bucket bounds for durations, from a decode step to a long request.
 const SECONDS: &[f64] = &[
@@ -65,8 +67,13 @@ fn describe() {
     }
 }
 
-/// Updates the engine's metrics and renders all.
-pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine, keys: &Keys) -> Result<String, Failure> {
+/// Updates the engine's metrics and renders all, with those by vLLM's names where they are wanted.
+pub fn scrape(
+    handle: &PrometheusHandle,
+    engine: &dyn Engine,
+    keys: &Keys,
+    vllm: Option<&VllmMetrics>,
+) -> Result<String, Failure> {
     let mut stats = engine.stats(None)?;
     SCHEDULER_STATISTICS.iter().for_each(|row| publish(row, &mut stats.scheduler));
     STATISTICS.iter().for_each(|row| publish(row, &mut stats));
@@ -74,7 +81,25 @@ pub fn scrape(handle: &PrometheusHandle, engine: &dyn Engine, keys: &Keys) -> Re
     gauge!("omnibus_engine_alive").set(if engine.health(None)?.alive { 1.0 } else { 0.0 });
     gauge!("omnibus_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     handle.run_upkeep();
-    Ok(handle.render())
+    let ours = handle.render();
+    Ok(match vllm {
+        Some(vllm) => ours + &vllm_page(vllm, engine, &stats),
+        None => ours,
+    })
+}
+
+/// The part of the page that is read from the engine by vLLM's names.
+fn vllm_page(vllm: &VllmMetrics, engine: &dyn Engine, stats: &Stats) -> String {
+    let models = engine.models();
+    let adapters = models.iter().filter(|model| model.adapter.is_some()).map(|model| model.id.clone());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    vllm.page(&Snapshot {
+        model: models.first().map_or("", |model| model.id.as_str()),
+        stats,
+        requests: &engine.requests(),
+        adapters: &adapters.collect(),
+        now_s: now.as_secs_f64(),
+    })
 }
 
 /// Sets the metrics of the keys that were used: a series for each of 100,000 keys would be the longest page of all.

@@ -13,6 +13,7 @@ use omnibus_engine::{FinishReason, TranscriptionEvent, Usage};
 use tracing::Span;
 
 use crate::charge::Charge;
+use crate::metrics::vllm::VllmRequest;
 use crate::response::Event;
 
 /// Events of a request, with its metrics recorded as they pass.
@@ -27,6 +28,12 @@ impl ObservedEvents {
     /// Wraps the events of a request that was just submitted.
     pub fn new(events: BoxStream<'static, Event>, api: &'static str) -> Self {
         Self { events, metrics: RequestMetrics::new(api), charge: None, span: Span::current() }
+    }
+
+    /// Records them by vLLM's names, too.
+    pub fn as_vllm(mut self, request: Option<VllmRequest>) -> Self {
+        self.metrics.vllm = request;
+        self
     }
 
     /// Charges a key for them.
@@ -57,11 +64,12 @@ struct RequestMetrics {
     since: Instant,
     first: Option<Instant>,
     outcome: Option<&'static str>,
+    vllm: Option<VllmRequest>,
 }
 
 impl RequestMetrics {
     fn new(api: &'static str) -> Self {
-        Self { api, since: Instant::now(), first: None, outcome: None }
+        Self { api, since: Instant::now(), first: None, outcome: None, vllm: None }
     }
 
     /// Records when the first output came.
@@ -84,11 +92,27 @@ impl RequestMetrics {
 
     fn observe_generation(&mut self, event: &omnibus_engine::Event) {
         use omnibus_engine::Event;
+        if let Some(vllm) = &mut self.vllm {
+            match event {
+                Event::Started { .. } => vllm.start(Instant::now()),
+                Event::Delta { .. } => vllm.part(Instant::now()),
+                Event::Finished { reason, usage, .. } => vllm.finish(*reason, usage, Instant::now()),
+                Event::Prompt(_)
+                | Event::Progress { .. }
+                | Event::Alignment(_)
+                | Event::Hidden(_)
+                | Event::Failed(_) => {}
+            }
+        }
         match event {
             Event::Started { .. } => self.record("omnibus_queue_seconds", self.since.elapsed().as_secs_f64()),
             Event::Delta { .. } => self.observe_first(),
             Event::Finished { reason, usage, .. } => self.finish(*reason, usage),
-            Event::Prompt(_) | Event::Alignment(_) | Event::Hidden(_) | Event::Failed(_) => {}
+            Event::Prompt(_)
+            | Event::Alignment(_)
+            | Event::Hidden(_)
+            | Event::Progress { .. }
+            | Event::Failed(_) => {}
         }
     }
 

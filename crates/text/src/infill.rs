@@ -94,11 +94,11 @@ impl InfillFormat {
         })
     }
 
-    /// The prompt for the text between two others.
+    /// The prompt for the text between two others. `files`: what comes before both.
     pub fn prompt(
         &self,
         tokenizer: &Tokenizer,
-        (prefix, suffix): (&str, &str),
+        (files, prefix, suffix): (&str, &str, &str),
         special: AddSpecial,
     ) -> Result<Vec<u32>, Error> {
         let begin = match special {
@@ -114,11 +114,24 @@ impl InfillFormat {
             Order::SuffixFirst => [before[1], before[0]],
         };
         let mut tokens: Vec<u32> = begin.into_iter().collect();
+        tokens.extend(tokenizer.encode(files, AddSpecial::No)?);
         for (marker, text) in parts.into_iter().chain([(self.middle, "")]) {
             tokens.extend(added(tokenizer, marker));
             tokens.extend(tokenizer.encode(text, AddSpecial::No)?);
         }
         Ok(tokens)
+    }
+
+    /// The text of other files that may stand before a prompt: in the markers of repositories where the tokenizer has them,
+    /// else as plain snippets. `files`: the name and the text of each.
+    pub fn other_files(tokenizer: &Tokenizer, files: &[(String, String)]) -> String {
+        let separator =
+            ["<|file_sep|>", "<file_sep>"].into_iter().find(|text| added(tokenizer, text).is_some());
+        let file = |(name, text): &(String, String)| match separator {
+            Some(separator) => format!("{separator}{name}\n{text}\n"),
+            None => format!("--- {name} ---\n{text}\n"),
+        };
+        files.iter().map(file).collect()
     }
 
     /// Tokens that end what is filled in.

@@ -1,4 +1,4 @@
-//! docs/api.md and docs/api-ollama.md: every route, and how every field is handled, from the tables in `crates/server`.
+//! docs/api.md and the pages beside it: every route, and how every field is handled, from the tables in `crates/server`.
 //!
 //! Invariant: reads the tables as text, so a row must be a call with literals: `honoured("name", "note")`. Any other
 //! row is an error.
@@ -17,6 +17,8 @@ const HEAD: &str = "\
 # The HTTP API
 
 <!-- Made from the tables in crates/server: `cargo xtask docs` writes it. -->
+
+[Anthropic's fields](api-messages.md) and those of [the Responses API](api-responses.md) have pages of their own.
 
 A field is honoured, or accepted because it cannot change the answer, or refused with its name and the reason. A field
 that is not listed is refused as well; on `/v1/messages`, `/v1/responses` and below `/api` it is accepted, counted in
@@ -45,6 +47,27 @@ What differs from the originals:
 | --- | --- |
 ";
 
+/// Folders of wire modules with a page of their own.
+const OWN_PAGES: &[&str] = &[MESSAGES, RESPONSES, OLLAMA];
+const MESSAGES: &str = "crates/server/src/wire/anthropic/";
+const RESPONSES: &str = "crates/server/src/wire/responses/";
+
+const MESSAGES_HEAD: &str = "\
+# Fields of Anthropic's API
+
+<!-- Made from the tables in crates/server: `cargo xtask docs` writes it. -->
+
+[The HTTP API](api.md) says how to read these tables.
+";
+
+const RESPONSES_HEAD: &str = "\
+# Fields of the Responses API
+
+<!-- Made from the tables in crates/server: `cargo xtask docs` writes it. -->
+
+[The HTTP API](api.md) says how to read these tables.
+";
+
 const OLLAMA_HEAD: &str = "\
 # Fields of Ollama's API
 
@@ -54,24 +77,33 @@ const OLLAMA_HEAD: &str = "\
 listed must have its type. [Clients](clients.md) has what differs from Ollama.
 ";
 
-/// The page of all routes, and of the fields of all APIs but Ollama's.
+/// The page of the fields of Ollama's API.
+pub fn ollama_page(tree: &Tree) -> Result<String, String> {
+    Ok(OLLAMA_HEAD.to_owned() + &sections(tree, |path| path.starts_with(OLLAMA))?)
+}
+
+/// The page of Anthropic's API.
+pub fn messages_page(tree: &Tree) -> Result<String, String> {
+    Ok(MESSAGES_HEAD.to_owned() + &sections(tree, |path| path.starts_with(MESSAGES))?)
+}
+
+/// The page of OpenAI's Responses API.
+pub fn responses_page(tree: &Tree) -> Result<String, String> {
+    Ok(RESPONSES_HEAD.to_owned() + &sections(tree, |path| path.starts_with(RESPONSES))?)
+}
+
+/// The page of the routes, and of all other fields.
 pub fn page(tree: &Tree) -> Result<String, String> {
     let routes = tree.sources.iter().find(|source| source.path == ROUTES);
     let routes = routes_of(routes.ok_or_else(|| format!("{ROUTES} does not exist"))?)?;
-    Ok(HEAD.to_owned()
-        + &routes
-        + &fields_of(tree, |path| path.starts_with(WIRE) && !path.starts_with(OLLAMA))?)
+    let is_here = |path: &str| path.starts_with(WIRE) && !OWN_PAGES.iter().any(|own| path.starts_with(own));
+    Ok(HEAD.to_owned() + &routes + &sections(tree, is_here)?)
 }
 
-/// The page of the fields of Ollama's API.
-pub fn ollama_page(tree: &Tree) -> Result<String, String> {
-    Ok(OLLAMA_HEAD.to_owned() + &fields_of(tree, |path| path.starts_with(OLLAMA))?)
-}
-
-/// The tables of fields of some files.
-fn fields_of(tree: &Tree, is_wanted: impl Fn(&str) -> bool) -> Result<String, String> {
+/// The tables of the files that a page has.
+fn sections(tree: &Tree, is_here: impl Fn(&str) -> bool) -> Result<String, String> {
     let mut text = String::new();
-    for source in tree.sources.iter().filter(|source| is_wanted(&source.path)) {
+    for source in tree.sources.iter().filter(|source| is_here(&source.path)) {
         let tables = tables_of(source)?;
         if tables.is_empty() {
             continue;
@@ -213,6 +245,15 @@ mod tests {
                  | `x` | yes | a \"b\" \\| c |\n| `y` | 400 | never mind |\n"
             )
         );
+    }
+
+    #[test]
+    fn an_api_with_a_folder_has_a_page_of_its_own() {
+        let wire = "//! The items.\n/// B.\nconst NAMES: &[Field] = &[harmless(\"x\", \"y\")];\n";
+        let tree = Tree::of(&[(ROUTES, MOD), ("crates/server/src/wire/responses/items.rs", wire)]);
+        assert!(responses_page(&tree).unwrap().contains("## The items"));
+        assert!(!page(&tree).unwrap().contains("## The items"));
+        assert_eq!(messages_page(&tree).unwrap(), MESSAGES_HEAD);
     }
 
     #[test]

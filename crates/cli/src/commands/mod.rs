@@ -21,6 +21,7 @@ mod named;
 mod perplexity;
 mod ps;
 mod run;
+mod sampling_defaults;
 mod serve;
 mod serve_announcement;
 mod serve_settings;
@@ -40,6 +41,9 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
     let resolved = args.resolve()?;
     if resolved.config.action == Action::PrintConfig {
         output::line(resolved.printed());
+        if args.name == CommandName::Serve {
+            output::line(sampling_defaults::printed(&resolved.config, &args.arguments)?);
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let Resolved { mut config, .. } = resolved;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use omnibus_engine::{Input, ModelSource};
-use omnibus_server::{AdapterUpdates, InheritedSockets, Settings};
+use omnibus_server::{AdapterUpdates, InheritedSockets, Settings, VllmMetrics};
 
 use super::serve_announcement::announce;
 use super::{engine, serve_settings};
 use crate::error::Error;
 use crate::reload_signal::Reloaded;
-use crate::settings::{Config, EngineIsolation};
+use crate::settings::{Config, EngineIsolation, MetricsCompat};
 use crate::stop_signals::StopSignals;
 use crate::{log, model, prompt_file};
 
@@ -26,6 +26,13 @@ pub fn run(mut config: Config, models: &[String]) -> Result<ExitCode, Error> {
     let inherited = InheritedSockets::take()
         .map_err(|error| Error::usage(format!("LISTEN_FDS: cannot use a socket: {error}")))?;
     let settings = serve_settings::settings(&config.listen, config.engine.max_queue)?;
+    let settings = Settings {
+        vllm_metrics: match config.listen.metrics_compat {
+            MetricsCompat::Ours => None,
+            MetricsCompat::Vllm => Some(VllmMetrics { block_size: config.engine.block_size }),
+        },
+        ..settings
+    };
     let sources = sources(models, &config.served_names)?;
     config.engine = model::with_local_draft(config.engine)?;
     let prompts = config.listen.warm_prompts.as_deref().map(|path| prompt_file::read(path, "--warm-prompts"));

@@ -90,6 +90,8 @@ pub struct Listen {
     pub media_domains: Vec<String>,
     /// Directories that they may name files of.
     pub media_directories: Vec<PathBuf>,
+    /// By whose names `/metrics` has its metrics, beside ours.
+    pub metrics_compat: MetricsCompat,
     /// Most bytes of named adapters where they may.
     pub adapter_memory: u64,
 }
@@ -111,6 +113,16 @@ pub enum LaunchAction {
     Start,
     /// What it would be given is printed.
     Print,
+}
+
+/// By whose names there are metrics beside ours.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum MetricsCompat {
+    /// Ours alone.
+    #[default]
+    Ours,
+    /// vLLM's.
+    Vllm,
 }
 
 /// The engine process.

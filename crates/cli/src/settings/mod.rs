@@ -12,7 +12,8 @@ mod value;
 pub use config::{
     Action, BenchSettings, ClientSettings, Config, ConversionSettings, Dataset, DoctorSubject, Endpoint,
     EngineBenchSettings, EngineIsolation, IsolationSettings, LaunchAction, Listen, Log, LogFormat, Measured,
-    ModelsSubject, Output, PromptFormat, SimSettings, SpeculationBenchSettings, Verbosity, WeightChange,
+    MetricsCompat, ModelsSubject, Output, PromptFormat, SimSettings, SpeculationBenchSettings, Verbosity,
+    WeightChange,
 };
 pub use resolve::{Inputs, Resolved, resolve};
 pub use table::all;

@@ -14,6 +14,7 @@ mod model;
 mod network;
 mod output;
 mod perplexity;
+mod samplers;
 mod simulation;
 mod speculation_bench;
 
@@ -28,6 +29,7 @@ const SECTIONS: &[&[Setting]] = &[
     model::SETTINGS,
     engine::SETTINGS,
     generation::SETTINGS,
+    samplers::SETTINGS,
     grammar::SETTINGS,
     conversion::SETTINGS,
     perplexity::SETTINGS,

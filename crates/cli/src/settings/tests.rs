@@ -165,6 +165,7 @@ fn every_default_parses_and_every_row_reads_its_own_kind() {
             Kind::Text("FILE") => "Cargo.toml".into(),
             Kind::Text("PROGRAM") => "sh".into(),
             Kind::List("ORIGIN") => "null".into(),
+            Kind::List("SAMPLER") => "top_k".into(),
             Kind::Text("/PREFIX") => "/x".into(),
             Kind::Text("NAME") if setting.name.ends_with("-format") => "none".into(),
             Kind::Text(_) | Kind::List(_) => "x".into(),

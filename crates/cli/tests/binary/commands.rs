@@ -113,6 +113,26 @@ fn print_config_shows_sources() {
 }
 
 #[test]
+fn print_config_shows_whose_the_sampling_parameters_are() {
+    let folder = std::env::temp_dir().join(format!("omnibus-print-config-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("generation_config.json"), r#"{"temperature": 0.6, "top_k": 20}"#).unwrap();
+    let shown = |config: &str| {
+        let output = omnibus(&["serve", "--print-config", "--generation-config", config]).output().unwrap();
+        let printed = text(&output.stdout);
+        let defaults = printed.lines().skip_while(|line| !line.starts_with("# sampling defaults"));
+        defaults.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    let publisher = shown(folder.to_str().unwrap());
+    assert_eq!(publisher[0], "# sampling defaults of the embedded model:");
+    assert_eq!(publisher[1], "# temperature = 0.6 # generation_config.json");
+    assert_eq!(publisher[2], "# top_p = 1 # default");
+    assert_eq!(publisher[3], "# top_k = 20 # generation_config.json");
+    assert_eq!(shown("none")[1], "# temperature = 1 # default");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn architectures_are_listed_as_text_and_json() {
     assert!(result(&["models"]).lines().any(|line| line.starts_with("qwen3 ")));
     let list: Value = serde_json::from_str(&result(&["models", "--json"])).unwrap();

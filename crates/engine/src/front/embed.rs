@@ -28,7 +28,11 @@ impl Handle {
         let mut events = self.submit(request)?;
         while let Some(event) = events.blocking_next() {
             match event {
-                Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Hidden(_) => {}
+                Event::Started { .. }
+                | Event::Prompt(_)
+                | Event::Alignment(_)
+                | Event::Hidden(_)
+                | Event::Progress { .. } => {}
                 Event::Delta { delta, tokens } => {
                     if on_delta(&delta, &tokens).is_break() {
                         return Ok(Generated { reason: FinishReason::Cancelled, usage: None });

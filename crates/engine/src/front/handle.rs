@@ -12,7 +12,7 @@ use super::event_stream::EventStream;
 use super::loaded_model::LoadedModel;
 use crate::error::{Failure, StartError};
 use crate::info::{Health, ModelDetails, ModelInfo, ModelState, RequestInfo, SessionInfo};
-use crate::request::{Input, Request};
+use crate::request::{Chat, Input, Request};
 use crate::stats::Stats;
 
 /// A handle to a model. Clones share it. Requests are served while its engine runs, from [`Handle::load`] on. Dropping the
@@ -162,6 +162,11 @@ impl Handle {
         special: AddSpecial,
     ) -> Result<Vec<u32>, Failure> {
         self.loaded()?.tokenize(model, input, special)
+    }
+
+    /// A conversation as the model's chat template renders it, with a placeholder for each of its media.
+    pub fn render(&self, model: Option<&str>, chat: Chat) -> Result<String, Failure> {
+        self.loaded()?.render(model, chat)
     }
 
     /// The bytes of each token.

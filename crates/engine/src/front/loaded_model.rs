@@ -17,6 +17,7 @@ use resolved::{ModelLimits, Resolved};
 
 use super::active_requests::{ActiveRequests, Admission};
 use super::adapters::ServedAdapters;
+use super::dry_breakers::DryBreakers;
 use super::event_stream::EventStream;
 use super::model_text::{ModelText, TokenizedPrompt};
 use super::output_processor::{CancelOnDrop, RequestOutput};
@@ -66,6 +67,7 @@ pub(crate) struct LoadedModel {
     grammar_limits: GrammarLimits,
     processors: LogitsProcessors,
     adapters: ServedAdapters,
+    dry_breakers: DryBreakers,
 }
 
 impl Drop for LoadedModel {
@@ -99,6 +101,9 @@ impl LoadedModel {
                 hidden_size,
                 capabilities,
                 memory,
+                sampling: text.sampling.clone(),
+                modalities: text.modalities(),
+                chat_template: text.template_hash(),
             }),
             created: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             adapter: None,
@@ -121,6 +126,7 @@ impl LoadedModel {
             grammar_limits: settings.grammar_limits.clone(),
             processors,
             adapters: ServedAdapters::new(adapters),
+            dry_breakers: DryBreakers::default(),
         }
     }
 
@@ -141,6 +147,7 @@ impl LoadedModel {
     /// A request that may be queued, with its input in the form that the model's chat template supports, and its model.
     fn checked(&self, mut request: Request) -> Result<(Request, Resolved<'_>), Failure> {
         self.check_open()?;
+        self.text.sampling.fill(&mut request);
         request.validate()?;
         if let Some(name) = request.sampling.processors.iter().find(|name| !self.processors.contains(name)) {
             let message = format!("the engine was started without a logits processor named `{name}`");
@@ -257,6 +264,14 @@ impl LoadedModel {
         self.text.line_breaks().into_iter().chain(stop_tokens.iter().copied()).collect()
     }
 
+    /// The tokens of each text that no repetition contains.
+    fn dry_breakers(&self, sampling: &Sampling) -> Vec<Vec<u32>> {
+        match sampling.dry.is_on() {
+            true => self.dry_breakers.tokens(&self.text.tokenizer, &sampling.dry.breakers),
+            false => Vec::new(),
+        }
+    }
+
     /// The request in tokens, checked against the model's sizes.
     fn job(
         &self,
@@ -275,6 +290,7 @@ impl LoadedModel {
         sampling.seed = Some(sampling.seed.unwrap_or_else(|| sampler::fresh_seed(self.seed, id.0)));
         let stop_tokens = self.stop_tokens(request);
         let xtc_kept = self.xtc_kept(&sampling, &stop_tokens);
+        let dry_breakers = self.dry_breakers(&sampling);
         let structured = self.text.structured(request, &self.grammar_limits)?;
         let grammar = structured.map(|structured| JobGrammar {
             grammar: structured.grammar,
@@ -308,12 +324,14 @@ impl LoadedModel {
             stop_tokens,
             min_tokens: request.stop.min_tokens,
             xtc_kept,
+            dry_breakers,
             logprobs: request.logprobs,
             prompt_logprobs: request.prompt_logprobs,
             alignment: request.alignment.clone(),
             hidden: request.hidden,
             grammar,
             speculation: request.speculation,
+            progress: request.progress,
             prediction,
             media,
             timeout_s: request.timeout_s.or(self.timeout_s),

@@ -15,10 +15,12 @@ use super::message_boundaries::{MessageBoundaries, Rendered};
 use super::message_formats::MessageFormats;
 use super::output_text::OutputText;
 use super::{call_grammar, long_text};
+use crate::digest::digest;
 use crate::error::{Failure, StartError};
-use crate::info::Capabilities;
+use crate::info::{Capabilities, Modality};
 use crate::message::Ready;
 use crate::request::{Chat, Input, PromptEnd, Request, StructuredOutput};
+use crate::sampling_parameter::SamplingDefaults;
 use crate::settings::Settings;
 use crate::whisper::tokens::SpeechTokens;
 
@@ -33,6 +35,8 @@ pub(crate) struct ModelText {
     media: Option<MediaReader>,
     /// Of a model that writes down speech and nothing else.
     speech: Option<Arc<SpeechTokens>>,
+    /// What requests have that leave parameters out.
+    pub(crate) sampling: SamplingDefaults,
 }
 
 /// A request's input, tokenized.
@@ -68,7 +72,8 @@ impl ModelText {
         let formats = MessageFormats::of(template.as_ref(), &tokenizer, settings)?;
         let media = MediaReader::read(source, settings.ffmpeg.as_deref(), settings.media_files_memory);
         let speech = SpeechTokens::read(source, &tokenizer).map(Arc::new);
-        Ok(Self { tokenizer, template, formats, prefix: Vec::new(), media, speech })
+        let sampling = SamplingDefaults::read(&settings.generation_config, source)?;
+        Ok(Self { tokenizer, template, formats, prefix: Vec::new(), media, speech, sampling })
     }
 
     /// The input in the form that the chat template supports.
@@ -105,6 +110,23 @@ impl ModelText {
     pub(crate) fn media_reader(&self, field: &str) -> Result<&MediaReader, Failure> {
         let reader = self.media.as_ref().filter(|media| media.hears());
         reader.ok_or_else(|| media::deaf(field, self.media.is_some()))
+    }
+
+    /// What its prompts may hold.
+    pub(crate) fn modalities(&self) -> Vec<Modality> {
+        let (sees, hears) = (
+            self.media.as_ref().is_some_and(MediaReader::sees),
+            self.media.as_ref().is_some_and(MediaReader::hears) || self.speech.is_some(),
+        );
+        let all =
+            [(Modality::Text, self.speech.is_none()), (Modality::Image, sees), (Modality::Audio, hears)];
+        all.into_iter().filter(|(_, has)| *has).map(|(modality, _)| modality).collect()
+    }
+
+    /// A number for the text of its chat template, if it has one.
+    pub(crate) fn template_hash(&self) -> Option<u128> {
+        let template = self.template.as_ref()?;
+        Some(digest(&[b"template", template.source(false).as_bytes(), template.source(true).as_bytes()]))
     }
 
     /// The tokens of a text without those around it.
@@ -150,7 +172,9 @@ impl ModelText {
             let rest = match input {
                 Input::Tokens(tokens) => tokens.clone(),
                 Input::Text(text) => encode(text, AddSpecial::No)?,
-                Input::Infill { prefix, suffix } => self.infill((prefix, suffix), AddSpecial::No)?,
+                Input::Infill { prefix, suffix, files } => {
+                    self.infill((prefix, suffix), files, AddSpecial::No)?
+                }
                 Input::Chat(chat) => encode(&self.render_rest(chat)?, AddSpecial::No)?,
             };
             let tokens = [self.prefix.as_slice(), &rest].concat();
@@ -159,7 +183,7 @@ impl ModelText {
         let (tokens, rendered) = match input {
             Input::Tokens(tokens) => (tokens.clone(), None),
             Input::Text(text) => (encode(text, special)?, None),
-            Input::Infill { prefix, suffix } => (self.infill((prefix, suffix), special)?, None),
+            Input::Infill { prefix, suffix, files } => (self.infill((prefix, suffix), files, special)?, None),
             Input::Chat(chat) => {
                 let rendered = self.render(chat)?;
                 (encode(&rendered, AddSpecial::No)?, Some(rendered))
@@ -212,12 +236,18 @@ impl ModelText {
         }
     }
 
-    fn infill(&self, around: (&str, &str), special: AddSpecial) -> Result<Vec<u32>, Failure> {
+    fn infill(
+        &self,
+        around: (&str, &str),
+        files: &[(String, String)],
+        special: AddSpecial,
+    ) -> Result<Vec<u32>, Failure> {
         let format = InfillFormat::of(&self.tokenizer).ok_or_else(|| {
             Failure::bad_request("suffix", "this model has no tokens to fill in the middle of a text")
         })?;
+        let files = InfillFormat::other_files(&self.tokenizer, files);
         format
-            .prompt(&self.tokenizer, around, special)
+            .prompt(&self.tokenizer, (&files, around.0, around.1), special)
             .map_err(|error| Failure::bad_request("prompt", error.to_string()))
     }
 
@@ -284,7 +314,8 @@ impl ModelText {
         })
     }
 
-    fn render(&self, chat: &Chat) -> Result<String, Failure> {
+    /// The conversation as the chat template renders it.
+    pub(crate) fn render(&self, chat: &Chat) -> Result<String, Failure> {
         let render = |generation_prompt| self.render_messages(chat, &chat.messages, generation_prompt);
         match chat.end {
             PromptEnd::Answer => render(GenerationPrompt::Add),

@@ -32,6 +32,8 @@ pub(crate) struct RequestOutput {
     stop_tokens: Vec<u32>,
     with_tokens: bool,
     prompt_logprobs: PromptLogprobs,
+    /// Tokens of the prompt that the client knows to be computed.
+    progress: usize,
     usage: Usage,
     last: Option<u32>,
     timeout_s: Option<f64>,
@@ -73,6 +75,7 @@ impl RequestOutput {
                 (Some(_), Some(first)) => PromptLogprobs::Pending { first: *first },
                 _ => PromptLogprobs::NotRequested,
             },
+            progress: 0,
             usage: Usage { prompt_tokens: prompt.len(), ..Usage::default() },
             last: None,
             timeout_s: request.timeout_s,
@@ -113,6 +116,10 @@ impl RequestOutput {
                     );
                 }
                 self.start(cached_tokens, media);
+                OutputState::Active
+            }
+            JobUpdate::Progress { computed } => {
+                self.report_progress(computed);
                 OutputState::Active
             }
             JobUpdate::Prompt { first, tokens } => {
@@ -166,6 +173,14 @@ impl RequestOutput {
             let first = TokenLogprobs { token: first, logprob: None, top: Vec::new() };
             self.send(Event::Prompt(vec![self.info_of(first)]));
             self.prompt_logprobs = PromptLogprobs::Sent(1);
+        }
+    }
+
+    /// A sequence that is computed again begins again, which the client does not see.
+    fn report_progress(&mut self, computed: usize) {
+        if self.last.is_none() && computed > self.progress && computed < self.usage.prompt_tokens {
+            self.progress = computed;
+            self.send(Event::Progress { processed_tokens: computed });
         }
     }
 

@@ -33,6 +33,23 @@ pub(super) struct LogitAdjustments {
     version: u64,
 }
 
+/// What changes one logit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Adjustment {
+    /// Added first.
+    pub(super) bias: f32,
+    repetition: f32,
+    subtract: f32,
+}
+
+impl Adjustment {
+    /// A logit with its bias, penalized.
+    pub(super) fn penalized(self, logit: f32) -> f32 {
+        let repeated = if logit > 0.0 { logit / self.repetition } else { logit * self.repetition };
+        repeated - self.subtract
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default)]
 struct Penalties {
     repetition: Option<f32>,
@@ -139,6 +156,14 @@ impl LogitAdjustments {
         if let Some(moved) = self.tokens.get(place) {
             self.places.insert(*moved, place);
         }
+    }
+
+    /// The adjusted tokens, ascending.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (u32, Adjustment)> {
+        self.places.iter().map(|(token, place)| {
+            let (bias, repetition) = (self.bias[*place], self.repetition[*place]);
+            (*token, Adjustment { bias, repetition, subtract: self.subtract[*place] })
+        })
     }
 
     /// Changes whenever the adjustments do.

@@ -25,11 +25,36 @@ use crate::sampler::logprobs::PendingLogprobs;
 pub(super) struct SamplingBatch {
     /// The rows' sequences, in order.
     members: Vec<SequenceId>,
+    of: LogitsOf,
     choice: Choice,
     xtc: Option<XtcParameters>,
     logprobs: Vec<Option<usize>>,
     /// The rows' adjustments, and the versions that they are from.
     adjustments: Option<(Vec<u64>, Option<AdjustmentArrays>)>,
+}
+
+/// Which model's logits are sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LogitsOf {
+    /// The target model's: rows that are shaped have everything done but the drawing.
+    Target,
+    /// A draft model's, which are not shaped.
+    DraftModel,
+}
+
+impl LogitsOf {
+    fn sampling(self, state: &SequenceState) -> Cow<'_, Sampling> {
+        match self {
+            Self::Target => state.drawn(),
+            Self::DraftModel => Cow::Borrowed(&state.sampling),
+        }
+    }
+
+    /// `None` for a row whose logits are adjusted already.
+    fn adjustments(self, state: &SequenceState) -> Option<&LogitAdjustments> {
+        let adjusted = self == Self::Target && state.shaping.is_some();
+        (!adjusted).then_some(&state.adjustments)
+    }
 }
 
 /// How tokens are chosen.
@@ -89,12 +114,14 @@ impl SamplingBatch {
     pub(super) fn new(
         rows: &[SampleRow],
         states: &BTreeMap<SequenceId, SequenceState>,
-        chooser: Chooser,
+        (chooser, of): (Chooser, LogitsOf),
     ) -> mlx::Result<Self> {
         let greedy = Sampling::greedy();
-        let sampling_of =
-            |row: &SampleRow| states.get(&row.sequence).map_or(&greedy, |state| &state.sampling);
-        let sampling: Vec<&Sampling> = rows.iter().map(sampling_of).collect();
+        let sampling_of = |row: &SampleRow| {
+            states.get(&row.sequence).map_or(Cow::Borrowed(&greedy), |state| of.sampling(state))
+        };
+        let sampling: Vec<Cow<'_, Sampling>> = rows.iter().map(sampling_of).collect();
+        let sampling: Vec<&Sampling> = sampling.iter().map(AsRef::as_ref).collect();
         let kept = |row: &SampleRow| states.get(&row.sequence).map_or(&[][..], |state| &state.xtc_kept);
         let of_rows: Vec<(&Sampling, &[u32])> = sampling.iter().copied().zip(rows.iter().map(kept)).collect();
         let xtc = XtcParameters::new(&of_rows)?;
@@ -106,6 +133,7 @@ impl SamplingBatch {
         };
         Ok(Self {
             members: rows.iter().map(|row| row.sequence).collect(),
+            of,
             choice,
             xtc,
             logprobs: rows
@@ -126,10 +154,11 @@ impl SamplingBatch {
         self.members.contains(&sequence)
     }
 
-    /// Builds the sampling of one token for each row of `logits`, `[n, vocab]` f32.
+    /// Builds the sampling of one token for each row of the logits to draw from, `[n, vocab]` f32. `logits`: what they were
+    /// before they were shaped.
     pub(super) fn sample(
         &mut self,
-        logits: &Array,
+        (drawn, logits): (&Array, &Array),
         rows: &[SampleRow],
         states: &BTreeMap<SequenceId, SequenceState>,
         (masks, drafts): (Option<&MaskArrays>, &DraftedTokens),
@@ -137,9 +166,9 @@ impl SamplingBatch {
         let [_, vocab] = logits.dims()?;
         match drafts.is_empty() {
             true => self.update_adjustments(states, vocab)?,
-            false => self.set_adjustments(&adjusted_by_drafts(rows, states, drafts), vocab)?,
+            false => self.set_adjustments(&adjusted_by_drafts(rows, (states, self.of), drafts), vocab)?,
         }
-        let tokens = self.choose(logits, rows, masks)?;
+        let tokens = self.choose(drawn, rows, masks)?;
         let invalid = logits.sum(&[-1])?.is_nan()?.astype(Dtype::I32)?;
         let report = mlx::stack(&[&tokens, &invalid], 0)?;
         let most = self.logprobs.iter().flatten().max();
@@ -160,7 +189,8 @@ impl SamplingBatch {
         states: &BTreeMap<SequenceId, SequenceState>,
         vocab: i32,
     ) -> mlx::Result<()> {
-        let of = |sequence: &SequenceId| states.get(sequence).map(|state| &state.adjustments);
+        let logits = self.of;
+        let of = |sequence: &SequenceId| states.get(sequence).and_then(|state| logits.adjustments(state));
         let versions: Vec<u64> =
             self.members.iter().map(|sequence| of(sequence).map_or(0, |one| one.version())).collect();
         if self.adjustments.as_ref().is_none_or(|(built, _)| *built != versions) {
@@ -207,11 +237,11 @@ impl SamplingBatch {
 /// Each row's adjustments, with the draft tokens before it counted.
 fn adjusted_by_drafts<'a>(
     rows: &[SampleRow],
-    states: &'a BTreeMap<SequenceId, SequenceState>,
+    (states, of): (&'a BTreeMap<SequenceId, SequenceState>, LogitsOf),
     drafts: &DraftedTokens,
 ) -> Vec<Option<Cow<'a, LogitAdjustments>>> {
     let adjusted = rows.iter().zip(drafts.before_rows(rows)).map(|(row, before)| {
-        let mut adjustments = Cow::Borrowed(&states.get(&row.sequence)?.adjustments);
+        let mut adjustments = Cow::Borrowed(of.adjustments(states.get(&row.sequence)?)?);
         before.iter().for_each(|token| adjustments.to_mut().push(*token));
         Some(adjustments)
     });

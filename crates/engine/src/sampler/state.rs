@@ -7,6 +7,7 @@ use omnibus_grammar::TokenMask;
 use serde::{Deserialize, Serialize};
 
 use super::adjustments::LogitAdjustments;
+use super::shaping::Shaping;
 use crate::message::Job;
 use crate::request::Sampling;
 
@@ -42,6 +43,8 @@ pub(crate) struct NewSequence {
     pub(crate) late_stops: LateStops,
     /// Tokens that `xtc` never excludes.
     pub(crate) xtc_kept: Vec<u32>,
+    /// The tokens of each of its breakers of repetitions.
+    pub(crate) dry_breakers: Vec<Vec<u32>>,
 }
 
 /// End tokens that a sequence may sample from a position on.
@@ -67,6 +70,10 @@ impl LateStops {
     }
 }
 
+fn keeps_tokens(sampling: &Sampling) -> bool {
+    sampling.dry.is_on() || !sampling.processors.is_empty()
+}
+
 /// What sampling keeps of one sequence.
 pub(super) struct SequenceState {
     sequence: SequenceId,
@@ -75,7 +82,9 @@ pub(super) struct SequenceState {
     pub(super) adjustments: LogitAdjustments,
     pub(super) late_stops: LateStops,
     pub(super) xtc_kept: Vec<u32>,
-    /// Its tokens, if it has processors.
+    /// What shapes its logits, if the kernels alone do not.
+    pub(super) shaping: Option<Shaping>,
+    /// Its tokens, if something looks at them.
     tokens: Vec<u32>,
     prompt: usize,
     /// Its update panicked: its rows yield no token.
@@ -88,7 +97,8 @@ impl SequenceState {
         let (sampling, logprobs) = (new.sampling.clone(), new.logprobs);
         let sequence = new.sequence;
         let late_stops = new.late_stops.clone();
-        let tokens = if sampling.processors.is_empty() { Vec::new() } else { new.tokens.clone() };
+        let tokens = if keeps_tokens(&sampling) { new.tokens.clone() } else { Vec::new() };
+        let shaping = Shaping::new(&sampling, &new.dry_breakers);
         let (prompt, xtc_kept) = (new.prompt, new.xtc_kept.clone());
         let mut state = Self {
             sequence,
@@ -97,6 +107,7 @@ impl SequenceState {
             adjustments,
             late_stops,
             xtc_kept,
+            shaping,
             tokens,
             prompt,
             failed: false,
@@ -108,7 +119,7 @@ impl SequenceState {
     /// The sequence has got these tokens.
     pub(super) fn append(&mut self, tokens: &[u32]) {
         self.update(|state| tokens.iter().for_each(|token| state.adjustments.push(*token)));
-        if !self.sampling.processors.is_empty() {
+        if keeps_tokens(&self.sampling) {
             self.tokens.extend_from_slice(tokens);
         }
     }
@@ -120,6 +131,19 @@ impl SequenceState {
             prompt,
             if drafts.is_empty() { Cow::Borrowed(answer) } else { Cow::Owned([answer, drafts].concat()) },
         )
+    }
+
+    /// The prompt and the answer of a sequence with [`Shaping`] that looks at them.
+    pub(super) fn tokens(&self) -> &[u32] {
+        &self.tokens
+    }
+
+    /// Its parameters, as far as what draws from its logits has something left to do.
+    pub(super) fn drawn(&self) -> Cow<'_, Sampling> {
+        match &self.shaping {
+            None => Cow::Borrowed(&self.sampling),
+            Some(_) => Cow::Owned(Sampling { seed: self.sampling.seed, ..Sampling::default() }),
+        }
     }
 
     /// Changes the state. A panic fails this sequence alone: no other shares its state.

@@ -2,10 +2,11 @@
 
 use mlx::Array;
 use omnibus_core::SequenceId;
+use omnibus_grammar::TokenMask;
 
 use super::{Chooser, LateStops, NewSequence, SampleRow, Sampler, SamplingChanges};
 use crate::message::TokenLogprobs;
-use crate::request::Sampling;
+use crate::request::{Dry, SAMPLERS, SamplerKind, Sampling};
 
 /// Probabilities 0.4, 0.3, 0.15, 0.1, 0.05, not in this order.
 const LIKELY: [f32; 5] = [0.1, 0.4, 0.05, 0.3, 0.15];
@@ -26,6 +27,7 @@ fn new_sequence(id: usize, sampling: &Sampling) -> NewSequence {
         prompt: 0,
         late_stops: LateStops::default(),
         xtc_kept: Vec::new(),
+        dry_breakers: Vec::new(),
     }
 }
 
@@ -212,4 +214,117 @@ fn penalties_lower_the_logits_of_earlier_tokens() {
     let scored = tokens(&heavy);
     assert!((scored.logprob.unwrap() - 0.3f32.ln()).abs() < 1e-5);
     assert_eq!(scored.top.iter().map(|(token, _)| *token).collect::<Vec<_>>(), [1, 3, 4, 0, 2]);
+}
+
+/// An order that is the default one but for two filters that are off.
+fn reordered() -> Vec<SamplerKind> {
+    let mut order: Vec<SamplerKind> = SAMPLERS.iter().map(|row| row.kind).collect();
+    order.retain(|kind| !matches!(kind, SamplerKind::TopNSigma | SamplerKind::TypicalP));
+    order
+}
+
+#[test]
+fn the_samplers_here_keep_what_the_kernels_keep() {
+    const ROWS: usize = 24;
+    const VOCAB: i32 = 300;
+    let of = |row: usize, order: Vec<SamplerKind>| Sampling {
+        seed: Some(row as u64),
+        temperature: [0.0, 0.7, 1.3][row % 3],
+        top_k: [0, 1, 40][row / 3 % 3],
+        top_p: [1.0, 0.9][row / 9 % 2],
+        min_p: [0.0, 0.02][row / 2 % 2],
+        xtc_probability: [0.0, 0.5][row % 2],
+        xtc_threshold: 0.02,
+        repetition_penalty: [1.0, 1.4][row / 4 % 2],
+        presence_penalty: [0.0, 0.8][row / 5 % 2],
+        logit_bias: [(7, 2.0)].into(),
+        order,
+        ..Sampling::default()
+    };
+    let tokens = |order: &[SamplerKind], logits: &Array, position| {
+        let new = |id: usize| NewSequence {
+            sampling: of(id, order.to_vec()),
+            tokens: vec![3, 7, 9, 7, 11],
+            prompt: 2,
+            xtc_kept: vec![5],
+            ..new_sequence(id, &Sampling::default())
+        };
+        let rows: Vec<SampleRow> = (0..ROWS).map(|id| row(id, position)).collect();
+        let sampled = sample(&mut sampler((0..ROWS).map(new).collect()), logits, &rows);
+        sampled.iter().map(token).collect::<Vec<_>>()
+    };
+    for seed in 0..20 {
+        let key = mlx::random::key(seed).unwrap();
+        let logits = mlx::random::normal(&[ROWS as i32, VOCAB], mlx::Dtype::F32, 2.0, &key).unwrap();
+        let (kernels, here) = (tokens(&[], &logits, 9), tokens(&reordered(), &logits, 9));
+        assert_eq!(here, kernels, "seed {seed}");
+    }
+}
+
+#[test]
+fn samplers_apply_in_the_order_of_the_request() {
+    // Of the two most likely tokens the first has 0.57; of all, three are needed for 0.75.
+    let sampling = Sampling { top_k: 2, top_p: 0.56, temperature: 9.0, ..Sampling::default() };
+    let order = |order: &[SamplerKind]| Sampling { order: order.to_vec(), ..sampling.clone() };
+    check(order(&[SamplerKind::TopK, SamplerKind::TopP]), [0.0, 1.0, 0.0, 0.0, 0.0]);
+    check(order(&[SamplerKind::TopP, SamplerKind::TopK]), [0.0, 0.4 / 0.7, 0.0, 0.3 / 0.7, 0.0]);
+    // Samplers that are not named are not applied.
+    check(order(&[SamplerKind::TypicalP]), LIKELY);
+}
+
+#[test]
+fn samplers_of_this_server_cut_and_temper() {
+    check(Sampling { top_n_sigma: 0.5, ..Sampling::default() }, [0.0, 0.4 / 0.7, 0.0, 0.3 / 0.7, 0.0]);
+    check(Sampling { top_n_sigma: 0.5, temperature: 50.0, ..Sampling::default() }, [0.0, 0.5, 0.0, 0.5, 0.0]);
+    check(Sampling { typical_p: 0.2, ..Sampling::default() }, [0.0, 0.0, 0.0, 1.0, 0.0]);
+    // The entropy is 0.8651 of the largest possible one, so the temperature is 0.8651 · 2.
+    let power = LIKELY.map(|p| p.powf(1.0 / (0.8651 * 2.0)));
+    let total: f32 = power.iter().sum();
+    check(Sampling { dynatemp_range: 1.0, ..Sampling::default() }, power.map(|p| p / total));
+}
+
+#[test]
+fn a_repetition_is_not_continued_and_log_probabilities_stay_the_models_own() {
+    let dry = |breakers: Vec<Vec<u32>>| {
+        let sampling = Sampling { dry: Dry { multiplier: 1.0, ..Dry::default() }, ..Sampling::greedy() };
+        let (tokens, dry_breakers) = (vec![3, 0, 1, 4, 2, 3, 0], breakers);
+        let new =
+            NewSequence { tokens, dry_breakers, prompt: 3, logprobs: Some(1), ..new_sequence(0, &sampling) };
+        sample(&mut sampler(vec![new]), &logits(1), &[row(0, 7)]).remove(0).unwrap()
+    };
+    // After 3, 0 stood 1, the most likely token.
+    let penalized = dry(Vec::new());
+    assert_eq!(penalized.token, 3);
+    assert!((penalized.logprob.unwrap() - 0.3f32.ln()).abs() < 1e-5);
+    assert_eq!(dry(vec![vec![0]]).token, 1, "a breaker ends the repetition");
+}
+
+#[test]
+fn draft_tokens_before_a_row_repeat_too() {
+    let sampling = Sampling { dry: Dry { multiplier: 1.0, ..Dry::default() }, ..Sampling::greedy() };
+    let new = NewSequence { tokens: vec![3, 0, 1, 4, 2, 3], prompt: 3, ..new_sequence(0, &sampling) };
+    let mut drafting = sampler(vec![new]);
+    drafting.apply(&SamplingChanges { drafts: vec![(SequenceId(0), vec![0])], ..SamplingChanges::default() });
+    let sampled = sample(&mut drafting, &logits(2), &[row(0, 6), row(0, 7)]);
+    assert_eq!((token(&sampled[0]), token(&sampled[1])), (Some(1), Some(3)));
+}
+
+#[test]
+fn a_mask_holds_for_rows_that_are_shaped() {
+    let sampling = Sampling { typical_p: 0.2, ..Sampling::default() };
+    let mut masked = sampler(vec![new_sequence(0, &sampling), new_sequence(1, &sampling)]);
+    let mask = TokenMask::only(2, 5);
+    masked.apply(&SamplingChanges { masks: vec![(SequenceId(0), vec![mask])], ..SamplingChanges::default() });
+    let sampled = sample(&mut masked, &logits(2), &[row(0, 0), row(1, 0)]);
+    assert_eq!((token(&sampled[0]), token(&sampled[1])), (Some(2), Some(3)));
+}
+
+#[test]
+fn shaped_rows_that_are_not_numbers_fail_alone() {
+    let sampling = Sampling { typical_p: 0.2, ..Sampling::default() };
+    let values = [[f32::NAN; 5], LIKELY.map(f32::ln)].concat();
+    let logits = Array::from_slice(&values, &[2, 5]).unwrap();
+    let mut shaped = sampler(vec![new_sequence(0, &sampling), new_sequence(1, &sampling)]);
+    let sampled = sample(&mut shaped, &logits, &[row(0, 0), row(1, 0)]);
+    assert_eq!((token(&sampled[0]), token(&sampled[1])), (None, Some(3)));
 }

@@ -21,6 +21,16 @@ struct RowXtc {
     threshold: f32,
 }
 
+/// Whether the token at a position is one before which tokens are excluded.
+pub(super) fn excludes(sampling: &Sampling, position: usize) -> bool {
+    uniform(xtc_seed(sampling), position) < sampling.xtc_probability
+}
+
+/// Another number than the one that chooses the token.
+fn xtc_seed(sampling: &Sampling) -> u64 {
+    mix(sampling.seed.unwrap_or(0))
+}
+
 /// The rows of a step.
 pub(super) struct XtcArrays<'a> {
     /// `[n]` f32; 1 for rows that exclude nothing.
@@ -42,8 +52,7 @@ impl XtcParameters {
         };
         let kept: Vec<i32> = rows.iter().flat_map(of_row).collect();
         let row = |(sampling, _): &(&Sampling, &[u32])| RowXtc {
-            // Another number than the one that chooses the token.
-            seed: mix(sampling.seed.unwrap_or(0)),
+            seed: xtc_seed(sampling),
             probability: sampling.xtc_probability,
             threshold: sampling.xtc_threshold,
         };

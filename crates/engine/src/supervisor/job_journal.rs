@@ -129,7 +129,8 @@ impl JobJournal {
                     entry.state = JobState::Started;
                 }
             }
-            JobUpdate::Prompt { .. }
+            JobUpdate::Progress { .. }
+            | JobUpdate::Prompt { .. }
             | JobUpdate::Alignment(_)
             | JobUpdate::Hidden(_)
             | JobUpdate::Drafted(_) => {}

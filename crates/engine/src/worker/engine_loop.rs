@@ -37,6 +37,7 @@ use crate::event::FinishReason;
 use crate::message::{
     Command, Job, JobReport, JobUpdate, QueryReply, ReportSender, StepStats, TokenLogprobs,
 };
+use crate::request::ProgressReports;
 use crate::sampler::{LateStops, NewSequence, SamplingChanges, needs_history};
 use crate::speculation::DraftUsage;
 use drafts::may_draft;
@@ -358,6 +359,7 @@ impl EngineLoop {
                     prompt: active.job.prompt,
                     late_stops: LateStops::of(&active.job),
                     xtc_kept: active.job.xtc_kept.clone(),
+                    dry_breakers: active.job.dry_breakers.clone(),
                 });
             }
             let request = RequestRows {
@@ -413,6 +415,12 @@ impl EngineLoop {
                 };
                 let media = self.media.usage(work.sequence);
                 let update = JobUpdate::Started { cached_tokens: work.cached, history_changed_at, media };
+                self.reports.push(JobReport { job: active.job.id, update });
+            } else if let Some(active) = self.jobs.get(&work.sequence)
+                && active.job.progress == ProgressReports::On
+                && !work.is_decode()
+            {
+                let update = JobUpdate::Progress { computed: work.positions.start };
                 self.reports.push(JobReport { job: active.job.id, update });
             }
         }

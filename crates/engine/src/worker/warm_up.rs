@@ -160,6 +160,7 @@ fn sample(runner: &ModelRunner, sequences: usize) -> mlx::Result<()> {
             prompt: 0,
             late_stops: LateStops::default(),
             xtc_kept: Vec::new(),
+            dry_breakers: Vec::new(),
         };
         let row = |id| SampleRow { sequence: SequenceId(id as u64), position: id, logits: id };
         let mut sampler = Sampler::new(runner.chooser());

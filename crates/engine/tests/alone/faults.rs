@@ -56,7 +56,11 @@ fn output_until_failure(mut stream: EventStream) -> (String, Failure) {
             Event::Failed(failure) => return (output_tokens, failure),
             Event::Finished { .. } => panic!("it does not fail"),
             Event::Delta { delta, .. } => output_tokens.push_str(delta.text()),
-            Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Hidden(_) => {}
+            Event::Started { .. }
+            | Event::Prompt(_)
+            | Event::Alignment(_)
+            | Event::Hidden(_)
+            | Event::Progress { .. } => {}
         }
     }
     panic!("a stream ends with an event")

@@ -56,7 +56,11 @@ pub fn wait_for(mut stream: EventStream) -> Output {
                 return Output { text, reason, usage, events };
             }
             Event::Failed(failure) => panic!("{failure}"),
-            Event::Started { .. } | Event::Prompt(_) | Event::Alignment(_) | Event::Hidden(_) => {}
+            Event::Started { .. }
+            | Event::Prompt(_)
+            | Event::Alignment(_)
+            | Event::Hidden(_)
+            | Event::Progress { .. } => {}
         }
     }
     panic!("a stream ends with an event")

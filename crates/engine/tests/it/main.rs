@@ -12,6 +12,7 @@ mod logits;
 mod logits_processors;
 mod prompt_files;
 mod recurrent;
+mod sampling;
 mod schemas;
 mod serving;
 mod speculation;

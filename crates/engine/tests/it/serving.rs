@@ -5,8 +5,8 @@
 use crate::common::{Output, chat, complete, engine, run, wait_for};
 use crate::logits::Logits;
 use omnibus_engine::{
-    AddSpecial, Event, Failure, FinishReason, Handle, Input, Request, Sampling, Settings, StopMatch,
-    TokenInfo,
+    AddSpecial, Event, Failure, FinishReason, Handle, Input, ProgressReports, Request, Sampling, Settings,
+    StopMatch, TokenInfo,
 };
 
 /// The tokens of a text as a request has them.
@@ -324,4 +324,26 @@ fn a_callback_stops_a_generation_and_the_engine_goes_on() {
     assert!(calls < 20, "{calls}");
     let whole = engine.generate(complete("b", "Once upon a time", 8), |_, _| ControlFlow::Continue(()));
     assert_eq!(whole.unwrap().usage.unwrap().completion_tokens, 8);
+}
+
+#[test]
+fn a_request_that_wants_it_reports_each_chunk_of_its_prompt() {
+    let engine = engine(Settings { max_num_batched_tokens: Some(64), ..Settings::default() });
+    let prompt = "the bus stops at the market ".repeat(60);
+    let reported = |progress| {
+        let mut request = complete("r", &prompt, 2);
+        request.progress = progress;
+        // The second request would find the prompt cached.
+        request.cache_salt = Some(format!("{progress:?}"));
+        let output = run(&engine, request);
+        let reports = output.events.iter().filter_map(|event| match event {
+            Event::Progress { processed_tokens } => Some(*processed_tokens),
+            _ => None,
+        });
+        (reports.collect::<Vec<usize>>(), output.usage.prompt_tokens)
+    };
+    let (reports, prompt_tokens) = reported(ProgressReports::On);
+    assert!(reports.len() > 2 && reports.is_sorted(), "{reports:?}");
+    assert!(reports.iter().all(|processed| *processed > 0 && *processed < prompt_tokens), "{reports:?}");
+    assert!(reported(ProgressReports::Off).0.is_empty());
 }

@@ -12,8 +12,8 @@ use crate::common::{Output, chat, complete, engine, output_tokens, run, try_engi
 use omnibus_core::DraftPolicy;
 use omnibus_core::random::Rng;
 use omnibus_engine::{
-    DraftSource, DraftUsage, Grammar, Handle, Input, ModelSource, Request, Sampling, Settings, Speculation,
-    SpeculationSettings, StructuredOutput, start,
+    DraftSource, DraftUsage, Dry, Grammar, Handle, Input, ModelSource, Request, SamplerKind, Sampling,
+    Settings, Speculation, SpeculationSettings, StructuredOutput, start,
 };
 use omnibus_testing::environment;
 use serde_json::json;
@@ -66,8 +66,34 @@ fn sampling(rng: &mut Rng) -> Sampling {
     if rng.one_in(4) {
         sampling.logit_bias = [(300, 4.0), (301, -100.0)].into();
     }
+    if rng.one_in(3) {
+        shape(&mut sampling, rng);
+    }
     sampling.seed = Some(rng.below(1 << 40));
     sampling
+}
+
+/// Adds samplers that the kernels do not have.
+fn shape(sampling: &mut Sampling, rng: &mut Rng) {
+    if rng.one_in(2) {
+        let multiplier = 0.3 + rng.within(0..=100) as f32 / 100.0;
+        let (allowed_length, breakers) = (rng.within(0..=3), vec![".".to_owned(), ", then".to_owned()]);
+        sampling.dry = Dry { multiplier, allowed_length, breakers, ..Dry::default() };
+    }
+    if rng.one_in(3) {
+        sampling.top_n_sigma = 0.5 + rng.within(0..=4) as f32;
+    }
+    if rng.one_in(3) {
+        sampling.typical_p = 0.3 + rng.within(0..=60) as f32 / 100.0;
+    }
+    if rng.one_in(3) {
+        sampling.dynatemp_range = 0.4;
+        sampling.dynatemp_exponent = 1.5;
+    }
+    if rng.one_in(3) {
+        sampling.order =
+            vec![SamplerKind::TopK, SamplerKind::Temperature, SamplerKind::Dry, SamplerKind::Penalties];
+    }
 }
 
 /// A schema, a regular expression and a Lark grammar, whose texts repeat themselves.

@@ -13,13 +13,15 @@ pub fn lower(wire: CompletionRequest, caller: &Caller) -> GenerationBatch {
     let CompletionRequest { generation: shared, prompts, echo, logprobs, suffix, best_of } = wire;
     let count = best_of.unwrap_or(shared.n);
     let input = |prompt: Prompt| match (prompt, &suffix) {
-        (Prompt::Text(prefix), Some(suffix)) => Input::Infill { prefix, suffix: suffix.clone() },
+        (Prompt::Text(prefix), Some(suffix)) => {
+            Input::Infill { prefix, suffix: suffix.clone(), files: Vec::new() }
+        }
         (prompt, _) => input(prompt),
     };
     let request = |prompt: Prompt| Request {
         max_new_tokens: Some(shared.max_tokens.unwrap_or(MAX_TOKENS_DEFAULT)),
         // The best ones are found by them.
-        logprobs: logprobs.or((count > shared.n).then_some(0)),
+        logprobs: logprobs.or((count > shared.n).then_some(0)).or(generation::token_reports(&shared)),
         prompt_logprobs: logprobs.filter(|_| echo == Echo::Include).or(shared.prompt_logprobs),
         ..generation::lower(&shared, input(prompt), caller)
     };

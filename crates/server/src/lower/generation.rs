@@ -1,6 +1,11 @@
 //! Lowers the generation fields that chat and text completions share.
 
-use omnibus_engine::{Input, ReportedTokens, Request, Sampling, Speculation, Stop};
+use std::collections::BTreeSet;
+
+use omnibus_engine::{
+    Dry, Input, ProgressReports, ReportedTokens, Request, SAMPLING_PARAMETERS, Sampling, SamplingParameter,
+    Speculation, Stop,
+};
 
 use super::Caller;
 use crate::wire::generation as wire;
@@ -11,6 +16,8 @@ pub fn lower(wire: &wire::Generation, input: Input, caller: &Caller) -> Request 
         model: wire.model.clone(),
         max_new_tokens: wire.max_tokens,
         sampling: sampling(&wire.sampling),
+        unset: unset(&wire.sampling),
+        logprobs: token_reports(wire),
         stop: stop(&wire.stop),
         structured: wire.structured.clone().map(super::structured::lower),
         priority: wire.priority,
@@ -25,8 +32,19 @@ pub fn lower(wire: &wire::Generation, input: Input, caller: &Caller) -> Request 
             wire::Speculation::Allowed => Speculation::Allowed,
             wire::Speculation::Off => Speculation::Off,
         },
+        progress: match wire.progress {
+            wire::ShownProgress::Include => ProgressReports::On,
+            wire::ShownProgress::Omit => ProgressReports::Off,
+        },
         ..Request::new(caller.response_id.clone(), input)
     }
+}
+
+/// Where ids or counts of tokens are returned as they come, the engine must report each token: it does so with
+/// log-probabilities alone.
+pub fn token_reports(wire: &wire::Generation) -> Option<usize> {
+    let counted = wire.streaming == wire::Streaming::On(wire::StreamUsage::Continuous);
+    (counted || wire.tokens.ids == wire::TokenIds::Return).then_some(0)
 }
 
 fn sampling(wire: &wire::Sampling) -> Sampling {
@@ -37,6 +55,12 @@ fn sampling(wire: &wire::Sampling) -> Sampling {
         top_k: wire.top_k.unwrap_or(default.top_k),
         top_p: number(wire.top_p, default.top_p),
         min_p: number(wire.min_p, default.min_p),
+        dynatemp_range: number(wire.dynatemp_range, default.dynatemp_range),
+        dynatemp_exponent: number(wire.dynatemp_exponent, default.dynatemp_exponent),
+        top_n_sigma: number(wire.top_n_sigma, default.top_n_sigma),
+        typical_p: number(wire.typical_p, default.typical_p),
+        dry: dry(&wire.dry),
+        order: wire.samplers.clone(),
         xtc_probability: number(wire.xtc_probability, default.xtc_probability),
         xtc_threshold: number(wire.xtc_threshold, default.xtc_threshold),
         repetition_penalty: number(wire.repetition_penalty, default.repetition_penalty),
@@ -47,6 +71,35 @@ fn sampling(wire: &wire::Sampling) -> Sampling {
         seed: wire.seed,
         ..default
     }
+}
+
+fn dry(wire: &wire::Dry) -> Dry {
+    let default = Dry::default();
+    Dry {
+        multiplier: wire.multiplier.map_or(default.multiplier, |value| value as f32),
+        base: wire.base.map_or(default.base, |value| value as f32),
+        allowed_length: wire.allowed_length.unwrap_or(default.allowed_length),
+        context: wire.context.unwrap_or(default.context),
+        breakers: wire.breakers.clone().unwrap_or(default.breakers),
+    }
+}
+
+fn unset(wire: &wire::Sampling) -> BTreeSet<SamplingParameter> {
+    absent(&[
+        (SamplingParameter::Temperature, wire.temperature.is_none()),
+        (SamplingParameter::TopP, wire.top_p.is_none()),
+        (SamplingParameter::TopK, wire.top_k.is_none()),
+        (SamplingParameter::MinP, wire.min_p.is_none()),
+        (SamplingParameter::RepetitionPenalty, wire.repetition_penalty.is_none()),
+        (SamplingParameter::PresencePenalty, wire.presence_penalty.is_none()),
+        (SamplingParameter::FrequencyPenalty, wire.frequency_penalty.is_none()),
+    ])
+}
+
+/// All sampling parameters but those that a request has. An API that lacks one leaves it to the model, too.
+pub fn absent(known: &[(SamplingParameter, bool)]) -> BTreeSet<SamplingParameter> {
+    let is_set = |of: &SamplingParameter| known.contains(&(*of, false));
+    SAMPLING_PARAMETERS.iter().copied().filter(|of| !is_set(of)).collect()
 }
 
 fn stop(wire: &wire::Stop) -> Stop {

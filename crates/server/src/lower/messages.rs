@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use omnibus_engine::{
-    Chat, ContentPart, Input, MediaItem, Message, OutputMode, Request, Role, Sampling, Stop, Tool,
-    ToolArguments, ToolCall, ToolChoice, ToolPlace,
+    Chat, ContentPart, Input, MediaItem, Message, OutputMode, Request, Role, Sampling, SamplingParameter,
+    Stop, Tool, ToolArguments, ToolCall, ToolChoice, ToolPlace,
 };
 use serde_json::{Map, Value};
 
-use super::{Caller, GenerationBatch, chat, opaque, structured, thinking};
+use super::{Caller, GenerationBatch, chat, generation, opaque, structured, thinking};
 use crate::wire::anthropic::blocks::{Author, Block, ResultPart, Turn};
 use crate::wire::anthropic::tools::{Loading, ToolDefinition, ToolUse};
 use crate::wire::anthropic::{Conversation, MessagesRequest, Thinking};
@@ -37,10 +37,16 @@ pub fn lower(wire: MessagesRequest, model: Option<String>, caller: &Caller) -> G
         top_k: wire.top_k.unwrap_or(default.top_k),
         ..default
     };
+    let unset = generation::absent(&[
+        (SamplingParameter::Temperature, wire.temperature.is_none()),
+        (SamplingParameter::TopP, wire.top_p.is_none()),
+        (SamplingParameter::TopK, wire.top_k.is_none()),
+    ]);
     let request = Request {
         model,
         max_new_tokens: wire.max_tokens,
         sampling,
+        unset,
         stop: Stop { strings: wire.stop_sequences, ..Stop::default() },
         output,
         reasoning_budget,

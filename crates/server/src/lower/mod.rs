@@ -7,6 +7,7 @@ pub mod completions;
 mod custom_tool;
 pub mod expand;
 mod generation;
+pub mod infill;
 pub mod messages;
 pub mod ollama;
 pub mod opaque;

@@ -37,7 +37,7 @@ pub fn generate(shared: Shared, prompt: Prompt, served: Served, caller: &Caller)
     let input = match prompt {
         Prompt::Chat { conversation, .. } => return chat(shared, *conversation, served, caller),
         Prompt::Raw(text) => Input::Text(text),
-        Prompt::Infill { prefix, suffix } => Input::Infill { prefix, suffix },
+        Prompt::Infill { prefix, suffix } => Input::Infill { prefix, suffix, files: Vec::new() },
     };
     let shared =
         Shared { generation: Generation { model: Some(served.name), ..shared.generation }, ..shared };
@@ -127,7 +127,7 @@ mod tests {
             request.input
         };
         assert_eq!(input(json!({"raw": true})), Input::Text("p".into()));
-        let gap = Input::Infill { prefix: "p".into(), suffix: "s".into() };
+        let gap = Input::Infill { prefix: "p".into(), suffix: "s".into(), files: Vec::new() };
         assert_eq!(input(json!({"suffix": "s"})), gap);
         assert!(matches!(input(json!({"system": "s"})), Input::Chat(chat) if chat.messages.len() == 2));
     }

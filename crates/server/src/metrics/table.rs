@@ -110,6 +110,7 @@ mod tests {
     use expect_test::expect_file;
 
     use super::*;
+    use crate::metrics::vllm::VLLM;
 
     const HEAD: &str = "\
 # Metrics
@@ -123,6 +124,17 @@ gauge; `rate()` takes them. `GET /v1/status` has the engine's numbers as JSON.
 
 | name | type | unit | labels | what it is |
 | --- | --- | --- | --- | --- |
+";
+
+    const VLLM_HEAD: &str = "
+## vLLM's names
+
+With `--metrics-compat vllm` the page has these as well, for routers (llm-d, the endpoint picker of the Gateway API),
+autoscalers (KEDA) and boards that know vLLM's names. Their labels are `model_name`, the first served name, and
+`engine`, always `0`. Hits and queries of the prefix cache count tokens of finished requests.
+
+| name | type | what it is |
+| --- | --- | --- |
 ";
 
     struct Row {
@@ -159,6 +171,60 @@ gauge; `rate()` takes them. `GET /v1/status` has the engine's numbers as JSON.
             format!("| `{name}` | {kind} | {} | {} | {help} |\n", unit(name), labels.join(", "))
         };
         let lines: String = rows().iter().map(|(name, row)| line((name, row))).collect();
-        expect_file!["../../../../docs/metrics.md"].assert_eq(&format!("{HEAD}{lines}"));
+        let vllm = VLLM.iter().map(|row| {
+            format!("| `{}` | {} | {} |\n", row.name, format!("{:?}", row.kind).to_lowercase(), row.help)
+        });
+        let vllm: String = vllm.collect();
+        expect_file!["../../../../docs/metrics.md"].assert_eq(&format!("{HEAD}{lines}{VLLM_HEAD}{vllm}"));
+    }
+
+    /// The names of our metrics in a text.
+    fn named(text: &str) -> Vec<&str> {
+        let names = text.match_indices("omnibus_").filter_map(|(at, _)| {
+            let rest = text.get(at..)?;
+            let end = rest.find(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+            rest.get(..end.unwrap_or(rest.len()))
+        });
+        names.collect()
+    }
+
+    #[test]
+    fn the_board_shows_metrics_that_there_are() {
+        let board: serde_json::Value =
+            serde_json::from_str(include_str!("../../../../deploy/grafana/omnibus.json")).unwrap();
+        let rows = rows();
+        let panels = board["panels"].as_array().unwrap();
+        let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+        let expressions: Vec<&str> = targets.map(|target| target["expr"].as_str().unwrap()).collect();
+        assert!(expressions.len() > 20, "{}", expressions.len());
+        for expression in expressions {
+            let names = named(expression);
+            assert!(!names.is_empty(), "{expression}");
+            for name in names {
+                let of_histogram =
+                    ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+                let row = rows
+                    .get(name)
+                    .or_else(|| rows.get(of_histogram?).filter(|row| row.kind == Kind::Histogram));
+                assert!(row.is_some(), "there is no {name}, in {expression}");
+            }
+            for label in ["model", "api", "kind", "reason", "position", "outcome", "le"] {
+                let by = format!("by ({label})");
+                assert!(
+                    !expression.contains(&by) || label == "le" || knows(&rows, expression, label),
+                    "{expression}"
+                );
+            }
+        }
+    }
+
+    /// Whether the metrics of an expression have a label.
+    fn knows(rows: &BTreeMap<&'static str, Row>, expression: &str, label: &str) -> bool {
+        named(expression).iter().any(|name| {
+            let name =
+                ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
+            rows.get(name)
+                .is_some_and(|row| row.labels.iter().any(|found| found.trim_matches('`').starts_with(label)))
+        })
     }
 }

@@ -4,7 +4,7 @@ use omnibus_engine::{
     CallEnding, Delta, FinishReason, SpeechSegment, SpeechSummary, StopMatch, TokenInfo, TranscriptionEvent,
 };
 
-use super::Event;
+use super::{Event, TimedChoice};
 
 /// The finished completion of one choice.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -23,6 +23,8 @@ pub struct Completion {
     pub matched: Option<StopMatch>,
     /// Of a transcription.
     pub transcript: Transcript,
+    /// How long it took.
+    pub timed: TimedChoice,
 }
 
 /// The result of a transcription.
@@ -72,7 +74,11 @@ impl Completion {
     fn fold_generation(&mut self, event: omnibus_engine::Event) {
         use omnibus_engine::Event;
         match event {
-            Event::Started { .. } | Event::Alignment(_) | Event::Hidden(_) | Event::Failed(_) => {}
+            Event::Started { .. }
+            | Event::Alignment(_)
+            | Event::Hidden(_)
+            | Event::Progress { .. }
+            | Event::Failed(_) => {}
             Event::Prompt(tokens) => self.prompt_tokens.extend(tokens),
             Event::Delta { delta, tokens } => {
                 let with_logprob = tokens.iter().filter(|token| token.logprob.is_some());

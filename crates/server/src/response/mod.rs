@@ -15,6 +15,7 @@ pub mod openai;
 mod reply;
 pub mod responses;
 pub mod sse;
+mod timings;
 mod usage;
 
 use axum::response::IntoResponse;
@@ -25,6 +26,7 @@ pub use event::Event;
 pub use frame::{Frame, Frames};
 pub use merge::{ChoiceEvents, merge};
 pub use reply::{Delivery, frames, full, reply};
+pub use timings::TimedChoice;
 
 pub use crate::json_body::JsonBody;
 

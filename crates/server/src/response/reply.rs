@@ -2,7 +2,7 @@
 //!
 //! Invariant: an error before the first byte has its own status; after it, the framer ends the stream.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::response::{IntoResponse, Response};
 use futures::{Stream, StreamExt, stream};
@@ -88,6 +88,7 @@ async fn collect(
             totals.add(choice, end?);
         }
         if let Some(completion) = completions.get_mut(choice) {
+            completion.timed.add(&event, Instant::now());
             completion.fold(event);
         }
     }

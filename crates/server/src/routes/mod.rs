@@ -1,9 +1,11 @@
 //! The routes.
 
 mod adapters;
+mod apply_template;
 mod audio;
 mod chat;
 mod completions;
+mod infill;
 mod messages;
 mod models;
 mod ollama;

@@ -118,6 +118,11 @@ pub fn listed(info: &ModelInfo, name: &str) -> Model {
         max_model_len: details.map(|details| details.max_model_len),
         architecture: details.map(|details| details.architecture.clone()),
         quantization: details.and_then(|details| details.quantization.clone()),
+        default_generation_settings: details
+            .map(|details| details.sampling.values().map(|(of, value, _)| (of.name(), value)).collect()),
+        modalities: details.map(|details| details.modalities.clone()).unwrap_or_default(),
+        chat_template_hash: details
+            .and_then(|details| details.chat_template.map(|hash| format!("{hash:032x}"))),
         loaded: details.is_some(),
     }
 }

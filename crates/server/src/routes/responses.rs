@@ -10,6 +10,7 @@ use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use omnibus_engine::{SamplingDefaults, SamplingParameter};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -53,7 +54,8 @@ impl Api for ResponsesApi {
             Storage::Discard => None,
         };
         let (encrypted, delivery) = (wire.encrypted, delivery(wire.mode));
-        let framer = ResponsesFramer::new(response(wire, header), toolbox, encrypted, recorder);
+        let defaults = context.sampling_defaults(wire.model.as_deref());
+        let framer = ResponsesFramer::new(response(wire, header, &defaults), toolbox, encrypted, recorder);
         Ok(Prepared { batch, framer, delivery })
     }
 }
@@ -82,7 +84,7 @@ fn delivery(mode: Mode) -> Delivery {
 }
 
 /// The response before it has any output.
-fn response(wire: ResponsesRequest, header: ResponseHeader) -> ResponseObject {
+fn response(wire: ResponsesRequest, header: ResponseHeader, defaults: &SamplingDefaults) -> ResponseObject {
     ResponseObject {
         id: header.id,
         object: "response",
@@ -99,11 +101,11 @@ fn response(wire: ResponsesRequest, header: ResponseHeader) -> ResponseObject {
         previous_response_id: wire.previous,
         reasoning: ReasoningEcho { effort: wire.effort, summary: None },
         store: wire.storage == Storage::Keep,
-        temperature: wire.temperature.unwrap_or(1.0),
+        temperature: wire.temperature.unwrap_or_else(|| defaults.value(SamplingParameter::Temperature)),
         text: TextEcho { format: wire.echo.format, verbosity: wire.verbosity.name() },
         tool_choice: wire.echo.tool_choice,
         tools: wire.raw_tools,
-        top_p: wire.top_p.unwrap_or(1.0),
+        top_p: wire.top_p.unwrap_or_else(|| defaults.value(SamplingParameter::TopP)),
         truncation: wire.truncation.name(),
         usage: None,
         metadata: wire.metadata,

@@ -58,7 +58,7 @@ pub async fn running() -> &'static str {
 
 /// Metrics in Prometheus' text format.
 pub async fn metrics(State(app): State<Arc<App>>) -> Result<impl IntoResponse, ApiError> {
-    let text = scrape(&app.metrics, app.engine.as_ref(), &app.keys)?;
+    let text = scrape(&app.metrics, app.engine.as_ref(), &app.keys, app.vllm_metrics.as_ref())?;
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
 }
 

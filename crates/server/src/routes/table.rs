@@ -5,8 +5,8 @@
 use axum::routing;
 
 use super::{
-    adapters, audio, chat, completions, messages, models, ollama, requests, responses, sessions, status,
-    stream, tokenize, usage,
+    adapters, apply_template, audio, chat, completions, infill, messages, models, ollama, requests,
+    responses, sessions, status, stream, tokenize, usage,
 };
 use crate::api::generate;
 use crate::openapi::{Body, Operation, Reply, Unknown, delete, get, post};
@@ -222,9 +222,39 @@ pub const ROUTES: &[Operation] = &[
     post(
         "/tokenize",
         "Tokenizes a text or a conversation",
-        Body::Fields { tables: &[wire::tokenize::FIELDS], required: &[], unknown: Unknown::Refused },
+        Body::Fields {
+            tables: &[wire::tokenize::FIELDS, wire::tokenize::CONVERSATION],
+            required: &[],
+            unknown: Unknown::Refused,
+        },
         || routing::post(tokenize::tokenize),
     ),
+    post(
+        "/apply-template",
+        "A conversation as the model's chat template renders it",
+        Body::Fields {
+            tables: &[wire::apply_template::FIELDS, wire::tokenize::CONVERSATION],
+            required: &["messages"],
+            unknown: Unknown::Refused,
+        },
+        || routing::post(apply_template::apply),
+    ),
+    post(
+        "/infill",
+        "llama.cpp's completion of the text between two others",
+        Body::Fields {
+            tables: &[
+                wire::infill::FIELDS,
+                wire::generation::FIELDS,
+                wire::gateway::FIELDS,
+                wire::structured::FIELDS,
+            ],
+            required: &["input_prefix", "input_suffix"],
+            unknown: Unknown::Refused,
+        },
+        || routing::post(generate::<infill::InfillApi>),
+    )
+    .replies(Reply::Stream),
     post(
         "/detokenize",
         "The text of tokens",

@@ -8,6 +8,7 @@ use super::generation::{self, Generation, TOKENS_MAX};
 use super::logprobs::{ChatLogprobs, PromptLogprobs};
 use super::messages::{self, ContinuationMode, Message};
 use super::structured;
+use super::timings::{PromptProgress, Timings};
 use super::tools::{self, Tools};
 use super::usage::Usage;
 use super::verbosity::{self, Verbosity};
@@ -297,6 +298,9 @@ pub struct ChatCompletion {
     /// Log-probabilities of the prompt's tokens, when requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_logprobs: Option<PromptLogprobs>,
+    /// Times, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timings: Option<Timings>,
 }
 
 /// One choice.
@@ -359,6 +363,12 @@ pub struct ChatChunk {
     /// The ids of the prompt's tokens, when requested, in the first chunk of the first choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_ids: Option<Vec<u32>>,
+    /// Times, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timings: Option<Timings>,
+    /// How much of the prompt is computed, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_progress: Option<PromptProgress>,
 }
 
 /// A delta of one choice.

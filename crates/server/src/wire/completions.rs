@@ -8,6 +8,7 @@ use super::gateway;
 use super::generation::{self, Generation, Streaming};
 use super::logprobs::{PromptLogprobs, TextLogprobs};
 use super::structured;
+use super::timings::{PromptProgress, Timings};
 use super::usage::Usage;
 use crate::error::ApiError;
 
@@ -168,6 +169,12 @@ pub struct Completion {
     pub usage: Option<Option<Usage>>,
     /// The server's version.
     pub system_fingerprint: &'static str,
+    /// Times, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timings: Option<Timings>,
+    /// How much of the prompt is computed, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_progress: Option<PromptProgress>,
 }
 
 /// One choice, or a delta of one.

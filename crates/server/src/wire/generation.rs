@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use omnibus_engine::SamplerKind;
 use serde_json::Value;
 
 use super::fields::{Field, Fields, harmless, honoured, refused, token_ids, type_error};
 use super::gateway;
+use super::samplers;
 use super::structured::{self, StructuredOutput};
 use crate::error::ApiError;
 
@@ -13,7 +15,15 @@ use crate::error::ApiError;
 pub const FIELDS: &[Field] = &[
     honoured("model", "a served name; absent is the default model"),
     honoured("max_tokens", "most tokens to generate"),
-    honoured("temperature", "0 is greedy; 1 when absent; applied before `top_k`, `top_p` and `min_p`"),
+    honoured(
+        "temperature",
+        "0 is greedy; when absent the model's own, else 1; applied before `top_k`, `top_p` and `min_p`",
+    ),
+    honoured(
+        "dynatemp_range",
+        "how far the temperature moves around `temperature` with the entropy; 0 when absent: not at all",
+    ),
+    honoured("dynatemp_exponent", "the power of the entropy that moves it; 1 when absent"),
     honoured("top_p", "nucleus sampling: keeps the smallest set of tokens with this total probability"),
     honoured("top_k", "keeps the k most likely tokens; 0 or -1 keeps all"),
     honoured("min_p", "keeps tokens at least this fraction as likely as the most likely one"),
@@ -21,6 +31,32 @@ pub const FIELDS: &[Field] = &[
     honoured(
         "xtc_threshold",
         "then, of the tokens above this probability all but the least likely one are, after the filters; 0.1 when absent",
+    ),
+    honoured(
+        "top_n_sigma",
+        "keeps logits within so many standard deviations of the largest; at most 0, as when absent, keeps all",
+    ),
+    honoured(
+        "typical_p",
+        "locally typical sampling: keeps the smallest set of tokens nearest to the entropy above this probability; 1 when absent",
+    ),
+    honoured(
+        "dry_multiplier",
+        "the penalty of tokens that would continue a repetition (\"don't repeat yourself\"); 0 when absent: none",
+    ),
+    honoured("dry_base", "how it grows with each token of the repetition; at least 1, 1.75 when absent"),
+    honoured("dry_allowed_length", "shorter repetitions have no penalty; 2 when absent"),
+    honoured(
+        "dry_penalty_last_n",
+        "how many of the last tokens, prompt included, are searched; -1, as when absent, is all, and 0 none",
+    ),
+    honoured(
+        "dry_sequence_breakers",
+        "texts that no repetition contains, at most 64 of 40 bytes; a line break, `:`, `\"` and `*` when absent",
+    ),
+    honoured(
+        "samplers",
+        "llama.cpp's: which of the samplers below are applied, in this order, each at most once; all in the table's order when absent or empty",
     ),
     honoured("repetition_penalty", "over the last `repetition_context_size` tokens, prompt included"),
     honoured("repetition_context_size", "20 when absent"),
@@ -51,6 +87,14 @@ pub const FIELDS: &[Field] = &[
     honoured(
         "return_tokens_as_token_ids",
         "vLLM's: true writes `token_id:…` for the texts of log-probabilities",
+    ),
+    honoured(
+        "timings_per_token",
+        "llama.cpp's: true adds `timings` to each chunk of a choice and to the response, where they are those of the first choice",
+    ),
+    honoured(
+        "return_progress",
+        "llama.cpp's: true adds chunks with `prompt_progress` to a stream while its prompt is computed",
     ),
     honoured("priority", "higher is scheduled first; 0 when absent"),
     honoured("session_id", "pins the conversation's blocks between requests"),
@@ -117,6 +161,10 @@ pub struct Generation {
     pub speculation: Speculation,
     /// How tokens are shown.
     pub tokens: TokenDisplay,
+    /// `timings_per_token`.
+    pub timings: ShownTimings,
+    /// `return_progress`.
+    pub progress: ShownProgress,
     /// How many alternatives to report per token of the prompt; `None` reports nothing about them.
     pub prompt_logprobs: Option<usize>,
     /// How many of the prompt's last tokens are kept.
@@ -152,6 +200,26 @@ pub enum TokenNames {
     Ids,
 }
 
+/// Whether times are returned.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ShownTimings {
+    /// They are not.
+    #[default]
+    Omit,
+    /// They are.
+    Include,
+}
+
+/// Whether a stream says how much of the prompt is computed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ShownProgress {
+    /// It does not.
+    #[default]
+    Omit,
+    /// It does.
+    Include,
+}
+
 /// Whether draft tokens are allowed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Speculation {
@@ -173,6 +241,18 @@ pub struct Sampling {
     pub top_k: Option<usize>,
     /// `min_p`.
     pub min_p: Option<f64>,
+    /// `dynatemp_range`.
+    pub dynatemp_range: Option<f64>,
+    /// `dynatemp_exponent`.
+    pub dynatemp_exponent: Option<f64>,
+    /// `top_n_sigma`.
+    pub top_n_sigma: Option<f64>,
+    /// `typical_p`.
+    pub typical_p: Option<f64>,
+    /// The fields of `dry`.
+    pub dry: Dry,
+    /// `samplers`.
+    pub samplers: Vec<SamplerKind>,
     /// `xtc_probability`.
     pub xtc_probability: Option<f64>,
     /// `xtc_threshold`.
@@ -189,6 +269,21 @@ pub struct Sampling {
     pub logit_bias: BTreeMap<u32, f64>,
     /// `seed`, as its 64 bits.
     pub seed: Option<u64>,
+}
+
+/// The penalty of repetitions; `None` keeps the default.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Dry {
+    /// `dry_multiplier`.
+    pub multiplier: Option<f64>,
+    /// `dry_base`.
+    pub base: Option<f64>,
+    /// `dry_allowed_length`.
+    pub allowed_length: Option<usize>,
+    /// `dry_penalty_last_n`, with -1 turned into the largest number.
+    pub context: Option<usize>,
+    /// `dry_sequence_breakers`.
+    pub breakers: Option<Vec<String>>,
 }
 
 /// Stop conditions.
@@ -247,6 +342,14 @@ impl Generation {
             cache_salt: label(fields, "cache_salt")?,
             speculation: speculation(fields)?,
             tokens: TokenDisplay::read(fields)?,
+            timings: match fields.flag("timings_per_token")? {
+                Some(true) => ShownTimings::Include,
+                Some(false) | None => ShownTimings::Omit,
+            },
+            progress: match fields.flag("return_progress")? {
+                Some(true) if streaming != Streaming::Off => ShownProgress::Include,
+                Some(_) | None => ShownProgress::Omit,
+            },
         })
     }
 }
@@ -281,8 +384,14 @@ impl Sampling {
         Ok(Self {
             temperature: fields.number("temperature")?,
             top_p: fields.number("top_p")?,
-            top_k: top_k(fields)?,
+            top_k: count_or_all(fields, "top_k", 0)?,
             min_p: fields.number("min_p")?,
+            dynatemp_range: fields.number("dynatemp_range")?,
+            dynatemp_exponent: fields.number("dynatemp_exponent")?,
+            top_n_sigma: fields.number("top_n_sigma")?,
+            typical_p: fields.number("typical_p")?,
+            dry: Dry::read(fields)?,
+            samplers: samplers::read(fields)?,
             xtc_probability: fields.number("xtc_probability")?,
             xtc_threshold: fields.number("xtc_threshold")?,
             repetition_penalty: fields.number("repetition_penalty")?,
@@ -295,13 +404,29 @@ impl Sampling {
     }
 }
 
+impl Dry {
+    fn read(fields: &mut Fields) -> Result<Self, ApiError> {
+        let at = "dry_sequence_breakers";
+        let text = |(index, value): (usize, Value)| text_of(&format!("{at}[{index}]"), value);
+        let texts = |list: Vec<Value>| list.into_iter().enumerate().map(text).collect();
+        Ok(Self {
+            multiplier: fields.number("dry_multiplier")?,
+            base: fields.number("dry_base")?,
+            allowed_length: fields.count("dry_allowed_length", (0, TOKENS_MAX))?,
+            context: count_or_all(fields, "dry_penalty_last_n", usize::MAX)?,
+            breakers: fields.list(at)?.map(texts).transpose()?,
+        })
+    }
+}
+
 impl Stop {
     fn read(fields: &mut Fields) -> Result<Self, ApiError> {
         let strings = match fields.value("stop") {
             None => Vec::new(),
             Some(Value::String(stop)) => vec![stop],
             Some(Value::Array(list)) => {
-                list.into_iter().enumerate().map(stop_string).collect::<Result<_, _>>()?
+                let text = |(index, value): (usize, Value)| text_of(&format!("stop[{index}]"), value);
+                list.into_iter().enumerate().map(text).collect::<Result<_, _>>()?
             }
             Some(other) => return Err(type_error("stop", "a string or a list of strings", &other)),
         };
@@ -317,26 +442,26 @@ impl Stop {
     }
 }
 
-fn stop_string((index, value): (usize, Value)) -> Result<String, ApiError> {
+fn text_of(at: &str, value: Value) -> Result<String, ApiError> {
     match value {
-        Value::String(stop) => Ok(stop),
-        other => Err(type_error(&format!("stop[{index}]"), "a string", &other)),
+        Value::String(text) => Ok(text),
+        other => Err(type_error(at, "a string", &other)),
     }
 }
 
-fn top_k(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
-    let Some(value) = fields.value("top_k") else { return Ok(None) };
+/// A count, or -1 for `all`.
+pub fn count_or_all(fields: &mut Fields, at: &str, all: usize) -> Result<Option<usize>, ApiError> {
+    let Some(value) = fields.value(at) else { return Ok(None) };
     if value.as_i64() == Some(-1) {
-        return Ok(Some(0));
+        return Ok(Some(all));
     }
     let within = |k: u64| usize::try_from(k).ok().filter(|k| *k <= TOKENS_MAX);
     match value.as_u64().and_then(within) {
         Some(k) => Ok(Some(k)),
-        None if value.is_number() => Err(ApiError::invalid(
-            "top_k",
-            format!("`top_k` must be -1 or an integer of at least 0, not {value}"),
-        )),
-        None => Err(type_error("top_k", "an integer", &value)),
+        None if value.is_number() => {
+            Err(ApiError::invalid(at, format!("`{at}` must be -1 or an integer of at least 0, not {value}")))
+        }
+        None => Err(type_error(at, "an integer", &value)),
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub mod adapters;
 pub mod anthropic;
+pub mod apply_template;
 pub mod chat;
 pub mod chat_thinking;
 pub mod client_tools;
@@ -14,6 +15,7 @@ pub mod files;
 pub mod form;
 pub mod gateway;
 pub mod generation;
+pub mod infill;
 pub mod input_grammar;
 pub mod json;
 pub mod key_usage;
@@ -24,8 +26,10 @@ pub mod models;
 pub mod ollama;
 pub mod requests;
 pub mod responses;
+pub mod samplers;
 pub mod sessions;
 pub mod structured;
+pub mod timings;
 pub mod tokenize;
 pub mod tool_choice;
 pub mod tools;

@@ -1,5 +1,8 @@
 //! `GET /v1/models`: OpenAI's fields and our extensions.
 
+use std::collections::BTreeMap;
+
+use omnibus_engine::Modality;
 use serde::Serialize;
 
 /// All models.
@@ -34,6 +37,12 @@ pub struct Model {
     pub architecture: Option<String>,
     /// The quantization of the weights, if any.
     pub quantization: Option<String>,
+    /// What requests have that leave sampling parameters out, by the parameters' names, once it is loaded.
+    pub default_generation_settings: Option<BTreeMap<&'static str, f64>>,
+    /// What prompts may hold: `text`, `image` and `audio`, once it is loaded.
+    pub modalities: Vec<Modality>,
+    /// 32 hexadecimal digits that change with the chat template, once it is loaded.
+    pub chat_template_hash: Option<String>,
     /// Whether the model is loaded.
     pub loaded: bool,
 }

@@ -14,6 +14,10 @@ pub const FIELDS: &[Field] = &[
     honoured("messages", "a conversation; or `prompt`"),
     honoured("add_special_tokens", "true when absent with `prompt`, false with `messages`"),
     honoured("return_token_strs", "returns the text of each token as well"),
+];
+
+/// Fields of a conversation, of `/tokenize` and `/apply-template`.
+pub const CONVERSATION: &[Field] = &[
     honoured("add_generation_prompt", "false leaves out the start of the answer"),
     honoured("continue_final_message", "leaves the last assistant message open"),
     honoured("tools", "passed to the chat template"),
@@ -75,7 +79,7 @@ pub enum Strings {
 impl TokenizeRequest {
     /// Reads a body.
     pub fn read(body: Value) -> Result<Self, ApiError> {
-        let mut fields = Fields::open(body, "", &[FIELDS])?;
+        let mut fields = Fields::open(body, "", &[FIELDS, CONVERSATION])?;
         let model = fields.text("model")?;
         let special = fields.flag("add_special_tokens")?;
         let strings = fields.flag("return_token_strs")?.unwrap_or(false);

@@ -9,6 +9,7 @@ mod custom_calls;
 mod hostile_agents;
 mod item_references;
 mod keys;
+mod llama_extras;
 mod media;
 mod messages;
 mod metrics;

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use omnibus_server::{Settings, VllmMetrics};
+
 use super::client::{get, post};
-use super::server;
+use super::{server, server_with};
 
 const PAGE: &str = include_str!("../../../../docs/metrics.md");
 
@@ -48,4 +50,27 @@ fn every_metric_is_in_the_page_and_the_reverse() {
     for metric @ (name, _) in &documented {
         assert!(scraped.contains(metric) || NOT_SCRIPTED.contains(name), "{metric:?} is in no scrape");
     }
+}
+
+#[test]
+fn vllms_names_stand_beside_ours_where_they_are_wanted() {
+    let plain = server();
+    assert!(!get(plain.address, "/metrics").body.contains("vllm:num_requests_running"));
+    drop(plain);
+    let vllm_metrics = Some(VllmMetrics { block_size: 16 });
+    let server = server_with(Settings { vllm_metrics, ..Settings::default() });
+    post(server.address, "/v1/chat/completions", r#"{"messages":[{"role":"user","content":"a b"}]}"#);
+    let text = get(server.address, "/metrics").body;
+    let names = PAGE.lines().filter_map(|line| line.strip_prefix("| `vllm:")?.split('`').next());
+    let names: Vec<&str> = names.collect();
+    assert!(names.len() > 20, "{names:?}");
+    for name in names {
+        assert!(text.contains(&format!("# TYPE vllm:{name} ")), "vllm:{name} is in no scrape");
+    }
+    let sizes =
+        r#"vllm:cache_config_info{model_name="scripted",engine="0",block_size="16",num_gpu_blocks="0"} 1"#;
+    assert!(text.lines().any(|line| line == sizes), "{text}");
+    assert!(text.contains(
+        r#"vllm:request_success_total{model_name="scripted",engine="0",finished_reason="length"} 1"#
+    ));
 }

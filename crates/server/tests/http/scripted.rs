@@ -84,7 +84,10 @@ impl ScriptedEngine {
 fn words(input: &Input) -> String {
     match input {
         Input::Text(text) => text.clone(),
-        Input::Infill { prefix, suffix } => format!("{prefix} {suffix}"),
+        Input::Infill { prefix, suffix, files } => {
+            let files: String = files.iter().map(|(name, text)| format!("{name} {text} ")).collect();
+            format!("{files}{prefix} {suffix}")
+        }
         Input::Tokens(tokens) => tokens.iter().map(|token| format!("t{token} ")).collect(),
         Input::Chat(chat) => {
             let last = chat.messages.last().and_then(Message::text).unwrap_or_default();
@@ -177,6 +180,9 @@ impl Engine for ScriptedEngine {
                 },
                 memory: omnibus_engine::MemoryPlan::default(),
                 max_model_len: CONTEXT,
+                sampling: omnibus_engine::SamplingDefaults::default(),
+                modalities: vec![omnibus_engine::Modality::Text],
+                chat_template: Some(5),
             }),
             created: 1,
             adapter: None,
@@ -249,6 +255,14 @@ impl Engine for ScriptedEngine {
                 Event::Failed(Failure::Engine { message: "broke".into() }),
             ])
             .boxed(),
+            "long" => {
+                let reports = request.progress == omnibus_engine::ProgressReports::On;
+                let processed = Event::Progress { processed_tokens: tokens.len() / 2 };
+                let deltas = (0..count).map(|index| delta("w", index, None));
+                let end = finished(FinishReason::Length, tokens.len(), count);
+                let all = [started(tokens.len())].into_iter().chain(reports.then_some(processed));
+                stream::iter(all.chain(deltas).chain([end]).collect::<Vec<_>>()).boxed()
+            }
             "call" => stream::iter(call_events(&prompt)).boxed(),
             "tools" => stream::iter(tool_call_events()).boxed(),
             "vanish" => stream::iter([started(1), delta("w", 0, None)]).boxed(),
@@ -297,6 +311,11 @@ impl Engine for ScriptedEngine {
             age_s: 0.5,
         };
         self.running.lock().unwrap().values().map(info).collect()
+    }
+
+    fn render(&self, model: ModelName<'_>, chat: omnibus_engine::Chat) -> Result<String, Failure> {
+        self.check_model(model)?;
+        Ok(words(&Input::Chat(chat)))
     }
 
     fn tokenize(

@@ -28,7 +28,7 @@ fn tokenizer(added: &[&str]) -> Tokenizer {
 fn check(added: &[&str], expected: Expect) {
     let tokenizer = tokenizer(added);
     let Some(format) = InfillFormat::of(&tokenizer) else { return expected.assert_eq("none") };
-    let tokens = format.prompt(&tokenizer, ("def f(", "): pass"), AddSpecial::Yes).unwrap();
+    let tokens = format.prompt(&tokenizer, ("", "def f(", "): pass"), AddSpecial::Yes).unwrap();
     let ends: Vec<String> =
         format.ends(&tokenizer).iter().filter_map(|end| tokenizer.id_to_token(*end)).collect();
     expected.assert_eq(&format!("{}\n{}", tokenizer.decode(&tokens, SkipSpecial::No), ends.join(" ")));
@@ -48,6 +48,22 @@ fn a_prompt_has_the_order_that_the_model_was_trained_with() {
             [SUFFIX]): pass[PREFIX]def f(
             [PREFIX] [SUFFIX]"#]],
     );
+}
+
+#[test]
+fn other_files_stand_before_the_prompt_in_the_tokenizers_own_markers() {
+    let added = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|file_sep|>"];
+    let files = [("b".to_owned(), "def".to_owned())];
+    let marked = tokenizer(&added);
+    let text = InfillFormat::other_files(&marked, &files);
+    assert_eq!(text, "<|file_sep|>b\ndef\n");
+    let format = InfillFormat::of(&marked).unwrap();
+    let tokens = format.prompt(&marked, (&text, "a", "c"), AddSpecial::No).unwrap();
+    let prompt = marked.decode(&tokens, SkipSpecial::No);
+    assert_eq!(prompt, "<|file_sep|>b\ndef\n<|fim_prefix|>a<|fim_suffix|>c<|fim_middle|>");
+    let plain = tokenizer(&added[..3]);
+    assert_eq!(InfillFormat::other_files(&plain, &files), "--- b ---\ndef\n");
+    assert_eq!(InfillFormat::other_files(&plain, &[]), "");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Settings of the model: directory, served names, length and device.
 
-use omnibus_engine::{CpuActivations, DeviceChoice, NamedAdapter};
+use omnibus_engine::{CpuActivations, DeviceChoice, GenerationConfig, NamedAdapter};
 
 use super::{ADAPTED, DEVICE, LOCAL_ENGINE, MAX, SERVE, TEXT, choose};
 use crate::command_name::CommandName;
@@ -89,6 +89,24 @@ pub const SETTINGS: &[Setting] = &[
             let read =
                 std::fs::read_to_string(&path).map_err(|error| format!("cannot read `{path}`: {error}"));
             config.engine.chat_template = Some(read?);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "generation-config",
+        short: None,
+        kind: Kind::Text("auto|none|DIRECTORY"),
+        default: "auto",
+        section: "Model",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Where sampling parameters come from that a request leaves out: the `generation_config.json` of the model (`auto`) or of a directory; `none` keeps the API's defaults. Read are temperature, top_p, top_k, min_p and the repetition, presence and frequency penalties.",
+        set: |config, value| {
+            config.engine.generation_config = match value.text().as_str() {
+                "auto" => GenerationConfig::Model,
+                "none" => GenerationConfig::Server,
+                directory => GenerationConfig::Directory(directory.into()),
+            };
             Ok(())
         },
     },

@@ -1,11 +1,25 @@
 //! Settings of log lines and results.
 
 use super::{CONFIGURED, JSON, MODELS, SAMPLING, SERVE, choose};
-use crate::settings::config::{Action, LogFormat, ModelsSubject, Output, Verbosity};
+use crate::settings::config::{Action, LogFormat, MetricsCompat, ModelsSubject, Output, Verbosity};
 use crate::settings::{Kind, Scope, Setting, choice};
 
 /// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "metrics-compat",
+        short: None,
+        kind: Kind::Choice(&[
+            choice("none", |config| config.listen.metrics_compat = MetricsCompat::Ours),
+            choice("vllm", |config| config.listen.metrics_compat = MetricsCompat::Vllm),
+        ]),
+        default: "none",
+        section: "Output",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Adds metrics by another server's names to `/metrics`, for routers, autoscalers and boards that read those.",
+        set: choose,
+    },
     Setting {
         name: "log-format",
         short: None,

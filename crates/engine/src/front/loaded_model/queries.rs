@@ -12,7 +12,7 @@ use crate::front::active_requests::Admission;
 use crate::front::session_names::SessionNames;
 use crate::info::{Health, RequestInfo, SessionInfo};
 use crate::message::{Answer, Command, QueryId};
-use crate::request::Input;
+use crate::request::{Chat, Input};
 use crate::stats::{SessionStats, Stats};
 
 impl LoadedModel {
@@ -56,6 +56,16 @@ impl LoadedModel {
         let _place = if has_media { self.admit("")? } else { Admission::default() };
         let salt = digest(&[b"tokenize"]);
         Ok(text.prompt(&text.adapt(input.clone())?, special, self.limits.max_model_len, salt)?.tokens)
+    }
+
+    /// A conversation as the model's chat template renders it.
+    pub(crate) fn render(&self, model: Option<&str>, chat: Chat) -> Result<String, Failure> {
+        let text = self.text_of(model)?;
+        match text.adapt(Input::Chat(chat))? {
+            Input::Chat(chat) => text.render(&chat),
+            Input::Text(text) => Ok(text),
+            Input::Tokens(_) | Input::Infill { .. } => Ok(String::new()),
+        }
     }
 
     /// Whether the engine makes progress.

@@ -98,7 +98,8 @@ impl EngineLoop {
     fn stats_due(&self) -> bool {
         let counts = |report: &JobReport| match report.update {
             JobUpdate::Started { .. } | JobUpdate::Finished(_) | JobUpdate::Failed(_) => true,
-            JobUpdate::Prompt { .. }
+            JobUpdate::Progress { .. }
+            | JobUpdate::Prompt { .. }
             | JobUpdate::Alignment(_)
             | JobUpdate::Hidden(_)
             | JobUpdate::Drafted(_)

@@ -60,9 +60,33 @@ fn lowered(fields: &str) -> Request {
 }
 
 #[test]
+fn ids_and_counts_of_tokens_need_the_engines_reports_of_tokens() {
+    let reports = |fields: &str| lowered(fields).logprobs;
+    assert_eq!(reports(r#""return_token_ids":true"#), Some(0));
+    let continuous = r#""stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}"#;
+    assert_eq!(reports(continuous), Some(0));
+    assert_eq!(reports(r#""return_token_ids":true,"logprobs":true,"top_logprobs":3"#), Some(3));
+    assert_eq!(reports(r#""stream":true"#), None);
+}
+
+#[test]
+fn parameters_that_a_request_leaves_out_are_the_models() {
+    use omnibus_engine::SamplingParameter::{MinP, Temperature, TopK, TopP};
+    let unset = |fields: &str| lowered(fields).unset;
+    assert_eq!(unset(r#""n":1"#).len(), omnibus_engine::SAMPLING_PARAMETERS.len());
+    let some = unset(r#""temperature":0.5,"top_k":-1"#);
+    assert!(
+        ![Temperature, TopK].iter().any(|of| some.contains(of))
+            && [TopP, MinP].iter().all(|of| some.contains(of))
+    );
+}
+
+#[test]
 fn every_field_reaches_the_engine() {
     let request = lowered(
         r#""model":"m","max_tokens":5,"temperature":0.5,"top_p":0.9,"top_k":-1,"min_p":0.1,"xtc_probability":0.5,"xtc_threshold":0.2,
+        "dynatemp_range":0.25,"dynatemp_exponent":1.5,"top_n_sigma":1.5,"typical_p":0.75,"dry_multiplier":0.5,"dry_base":2,
+        "dry_allowed_length":3,"dry_penalty_last_n":64,"dry_sequence_breakers":["."],"samplers":["typical_p","temperature"],
         "repetition_penalty":1.1,"repetition_context_size":64,"presence_penalty":0.25,"frequency_penalty":-0.25,
         "logit_bias":{"3":-100},"seed":-1,"stop":["a","b"],"stop_token_ids":[2],"ignore_eos":true,
         "include_stop_str_in_output":true,"min_tokens":2,"priority":-3,"session_id":"s","cache_salt":"c","logprobs":true,
@@ -106,15 +130,32 @@ fn every_field_reaches_the_engine() {
             ),
             sampling: Sampling {
                 temperature: 0.5,
+                dynatemp_range: 0.25,
+                dynatemp_exponent: 1.5,
                 top_k: 0,
                 top_p: 0.9,
                 min_p: 0.1,
+                top_n_sigma: 1.5,
+                typical_p: 0.75,
                 xtc_probability: 0.5,
                 xtc_threshold: 0.2,
                 repetition_penalty: 1.1,
                 repetition_context: 64,
                 presence_penalty: 0.25,
                 frequency_penalty: -0.25,
+                dry: Dry {
+                    multiplier: 0.5,
+                    base: 2.0,
+                    allowed_length: 3,
+                    context: 64,
+                    breakers: [
+                        ".",
+                    ],
+                },
+                order: [
+                    TypicalP,
+                    Temperature,
+                ],
                 logit_bias: {
                     3: -100.0,
                 },
@@ -123,6 +164,7 @@ fn every_field_reaches_the_engine() {
                 ),
                 processors: [],
             },
+            unset: {},
             stop: Stop {
                 strings: [
                     "a",
@@ -149,6 +191,7 @@ fn every_field_reaches_the_engine() {
             alignment: None,
             hidden: None,
             speculation: Off,
+            progress: Off,
             prediction: Some(
                 "hi",
             ),
@@ -373,6 +416,22 @@ fn type_and_range_errors_name_the_field_and_the_limits() {
         expect!["max_completion_tokens: `max_completion_tokens` and `max_tokens` differ; send one of them"],
     );
     check_refused(r#""top_k":-2"#, expect!["top_k: `top_k` must be -1 or an integer of at least 0, not -2"]);
+    check_refused(r#""samplers":"kt""#, expect!["samplers: `samplers` must be a list, not a string"]);
+    check_refused(
+        r#""samplers":["top_k","best"]"#,
+        expect![
+            "samplers: `samplers[1]`: there is no sampler `best`; there are penalties, dry, top_n_sigma, temperature, typ_p, min_p, top_k, top_p, xtc"
+        ],
+    );
+    check_refused(
+        r#""dry_penalty_last_n":-2"#,
+        expect!["dry_penalty_last_n: `dry_penalty_last_n` must be -1 or an integer of at least 0, not -2"],
+    );
+    check_refused(
+        r#""dry_sequence_breakers":["a",1]"#,
+        expect!["dry_sequence_breakers[1]: `dry_sequence_breakers[1]` must be a string, not an integer"],
+    );
+    check_refused(r#""typical_p":[]"#, expect!["typical_p: `typical_p` must be a number, not a list"]);
     check_refused(r#""logprobs":5"#, expect!["logprobs: `logprobs` must be true or false, not an integer"]);
     check_refused(
         r#""logprobs":true,"top_logprobs":21"#,

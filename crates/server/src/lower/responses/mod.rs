@@ -3,15 +3,15 @@
 mod toolbox;
 
 use omnibus_engine::{
-    Chat, ContentPart, Input, MediaItem, Message, OutputMode, Request, Role, Sampling, ToolArguments,
-    ToolCall, ToolResult,
+    Chat, ContentPart, Input, MediaItem, Message, OutputMode, Request, Role, Sampling, SamplingParameter,
+    ToolArguments, ToolCall, ToolResult,
 };
 use serde_json::{Map, Value};
 
 pub use toolbox::{ToolKind, Toolbox};
 
 use super::chat::{self, content_parts, tool_choice};
-use super::{Caller, GenerationBatch, custom_tool, opaque, structured, thinking, verbosity};
+use super::{Caller, GenerationBatch, custom_tool, generation, opaque, structured, thinking, verbosity};
 use crate::error::ApiError;
 use crate::wire::responses::input_item::{Author, CalledTool, InputItem};
 use crate::wire::responses::{ResponsesRequest, tools};
@@ -45,11 +45,16 @@ pub fn lower(
         top_p: wire.top_p.map_or(default.top_p, |value| value as f32),
         ..default
     };
+    let unset = generation::absent(&[
+        (SamplingParameter::Temperature, wire.temperature.is_none()),
+        (SamplingParameter::TopP, wire.top_p.is_none()),
+    ]);
     let chat = Chat { messages, media, tools, template_kwargs: reasoning(wire), ..Chat::default() };
     let request = Request {
         model,
         max_new_tokens: wire.max_output_tokens,
         sampling,
+        unset,
         output: OutputMode::Message { calls },
         tool_choice: wire.tool_choice.as_ref().map(|choice| tool_choice(&choice.call)).unwrap_or_default(),
         structured: wire.structured.clone().map(structured::lower),

@@ -27,7 +27,8 @@ impl Timings {
         match event {
             EngineEvent::Started { .. } => _ = self.started.get_or_insert_with(Instant::now),
             EngineEvent::Delta { .. } => _ = self.first.get_or_insert_with(Instant::now),
-            EngineEvent::Prompt(_)
+            EngineEvent::Progress { .. }
+            | EngineEvent::Prompt(_)
             | EngineEvent::Alignment(_)
             | EngineEvent::Hidden(_)
             | EngineEvent::Finished { .. }

@@ -1,12 +1,14 @@
 //! The framer of `POST /v1/chat/completions`.
 
+use std::time::Instant;
+
 use omnibus_engine::{Event as EngineEvent, FinishReason, TokenInfo, Usage};
 
 use super::chat_calls::{self, Calls};
 use super::{FINGERPRINT, Include, Logprobs, done, failed, finish_reason, logprobs, usage_of};
 use crate::error::ApiError;
 use crate::lower::Choices;
-use crate::response::{Completion, Event, Framer, Frames, JsonBody, ResponseHeader};
+use crate::response::{Completion, Event, Framer, Frames, JsonBody, ResponseHeader, TimedChoice};
 use crate::wire::chat::{
     ChatChunk, ChatCompletion, Choice, ChunkChoice, Delta, ResponseMessage, ShownReasoning, ToolCallDelta,
 };
@@ -31,6 +33,7 @@ struct ChoiceState {
     calls: Calls,
     /// So far.
     usage: Usage,
+    timed: TimedChoice,
 }
 
 impl ChatFramer {
@@ -59,6 +62,7 @@ impl ChatFramer {
     fn chunk(&mut self, choices: Vec<ChunkChoice>, usage: Option<Usage>) -> ChatChunk {
         let choice = choices.first().and_then(|choice| self.choices.get(choice.index));
         let so_far = choice.map(|choice| choice.usage).unwrap_or_default();
+        let timings = choice.and_then(|choice| self.include.timings(&choice.timed));
         ChatChunk {
             id: self.header.id.clone(),
             object: "chat.completion.chunk",
@@ -68,7 +72,18 @@ impl ChatFramer {
             usage: self.include.usage_field(usage, so_far),
             system_fingerprint: FINGERPRINT,
             prompt_token_ids: self.prompt_token_ids.take(),
+            timings,
+            prompt_progress: None,
         }
+    }
+
+    /// A chunk that says how much of the prompt of a choice is computed, when that was requested.
+    fn progress(&mut self, index: usize, event: &Event, now: Instant) -> Option<ChatChunk> {
+        let timed = self.choices.get(index)?.timed;
+        let prompt_progress = self.include.progress(&timed, event, now)?;
+        let (delta, finish_reason) = (Delta::default(), None);
+        let choice = ChunkChoice { index, delta, logprobs: None, finish_reason, token_ids: None };
+        Some(ChatChunk { prompt_progress: Some(prompt_progress), ..self.chunk(vec![choice], None) })
     }
 
     fn logprobs(&self, tokens: Vec<TokenInfo>) -> Option<ChatLogprobs> {
@@ -165,6 +180,13 @@ impl Framer for ChatFramer {
     }
 
     fn event(&mut self, index: usize, event: Event, frames: &mut Frames) {
+        let now = Instant::now();
+        if let Some(choice) = self.choices.get_mut(index) {
+            choice.timed.add(&event, now);
+        }
+        if let Some(chunk) = self.progress(index, &event, now) {
+            frames.data(&chunk);
+        }
         let choice = match event {
             Event::Engine(EngineEvent::Delta { delta, tokens }) => self.delta(index, delta, tokens),
             Event::Engine(EngineEvent::Finished { reason, .. }) => Some(ChunkChoice {
@@ -184,6 +206,7 @@ impl Framer for ChatFramer {
                 EngineEvent::Prompt(_)
                 | EngineEvent::Alignment(_)
                 | EngineEvent::Hidden(_)
+                | EngineEvent::Progress { .. }
                 | EngineEvent::Failed(_),
             )
             | Event::Speech(_) => None,
@@ -208,6 +231,7 @@ impl Framer for ChatFramer {
         let prompt_token_ids = self.prompt_token_ids.take();
         let prompt = completions.first_mut().map(|first| std::mem::take(&mut first.prompt_tokens));
         let prompt_logprobs = self.include.prompt_logprobs(prompt.unwrap_or_default());
+        let timings = completions.first().and_then(|first| self.include.timings(&first.timed));
         let choice = |(index, completion): (usize, Completion)| {
             let reason = completion.finish_reason.unwrap_or(FinishReason::Cancelled);
             Choice {
@@ -228,6 +252,7 @@ impl Framer for ChatFramer {
             system_fingerprint: FINGERPRINT,
             prompt_token_ids,
             prompt_logprobs,
+            timings,
         })
     }
 }

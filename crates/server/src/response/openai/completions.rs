@@ -1,12 +1,14 @@
 //! The framer of `POST /v1/completions`.
 
+use std::time::Instant;
+
 use omnibus_engine::{Delta, Event as EngineEvent, FinishReason, TokenInfo, Usage};
 
 use super::logprobs::Offsets;
 use super::{FINGERPRINT, Include, Logprobs, done, failed, finish_reason, usage_of};
 use crate::error::ApiError;
 use crate::lower::Choices;
-use crate::response::{Completion, Event, Framer, Frames, JsonBody, ResponseHeader};
+use crate::response::{Completion, Event, Framer, Frames, JsonBody, ResponseHeader, TimedChoice};
 use crate::wire::completions::{Choice, Completion as Chunk};
 use crate::wire::generation::StreamUsage;
 use crate::wire::logprobs::TextLogprobs;
@@ -33,6 +35,7 @@ struct ChoiceState {
     prompt_token_ids: Option<Vec<u32>>,
     /// So far.
     usage: Usage,
+    timed: TimedChoice,
 }
 
 impl CompletionsFramer {
@@ -74,13 +77,31 @@ impl CompletionsFramer {
             choices,
             usage,
             system_fingerprint: FINGERPRINT,
+            timings: None,
+            prompt_progress: None,
         }
+    }
+
+    /// A chunk that says how much of the prompt of a choice is computed, when that was requested.
+    fn progress(&self, index: usize, event: &Event, now: Instant) -> Option<Chunk> {
+        let progress = self.include.progress(&self.choices.get(index)?.timed, event, now)?;
+        let choice = Choice {
+            index,
+            text: String::new(),
+            logprobs: None,
+            finish_reason: None,
+            token_ids: None,
+            prompt_token_ids: None,
+            prompt_logprobs: None,
+        };
+        Some(Chunk { prompt_progress: Some(progress), ..self.chunk(vec![choice], None) })
     }
 
     fn chunk(&self, choices: Vec<Choice>, usage: Option<Usage>) -> Chunk {
         let choice = choices.first().and_then(|choice| self.choices.get(choice.index));
         let so_far = choice.map(|choice| choice.usage).unwrap_or_default();
-        self.body(choices, self.include.usage_field(usage, so_far))
+        let timings = choice.and_then(|choice| self.include.timings(&choice.timed));
+        Chunk { timings, ..self.body(choices, self.include.usage_field(usage, so_far)) }
     }
 
     fn logprobs(&mut self, index: usize, tokens: Vec<TokenInfo>) -> Option<TextLogprobs> {
@@ -171,6 +192,13 @@ impl Framer for CompletionsFramer {
     }
 
     fn event(&mut self, index: usize, event: Event, frames: &mut Frames) {
+        let now = Instant::now();
+        if let Some(choice) = self.choices.get_mut(index) {
+            choice.timed.add(&event, now);
+        }
+        if let Some(chunk) = self.progress(index, &event, now) {
+            frames.data(&chunk);
+        }
         let choice = match event {
             Event::Engine(EngineEvent::Prompt(tokens)) => self.delta(index, "", tokens),
             Event::Engine(EngineEvent::Delta { delta, tokens }) => {
@@ -194,7 +222,12 @@ impl Framer for CompletionsFramer {
                     prompt_logprobs: None,
                 })
             }
-            Event::Engine(EngineEvent::Alignment(_) | EngineEvent::Hidden(_) | EngineEvent::Failed(_))
+            Event::Engine(
+                EngineEvent::Alignment(_)
+                | EngineEvent::Hidden(_)
+                | EngineEvent::Progress { .. }
+                | EngineEvent::Failed(_),
+            )
             | Event::Speech(_) => None,
         };
         if let Some(choice) = choice {
@@ -214,6 +247,7 @@ impl Framer for CompletionsFramer {
     }
 
     fn full(mut self, completions: Vec<Completion>, usage: Usage) -> JsonBody {
+        let timings = completions.first().and_then(|first| self.include.timings(&first.timed));
         let mut choices: Vec<Choice> = Vec::new();
         let mut rest = completions.into_iter().enumerate().peekable();
         while rest.peek().is_some() {
@@ -227,6 +261,6 @@ impl Framer for CompletionsFramer {
                 choices.push(Choice { index: choices.len(), ..self.full_choice(at, completion) });
             }
         }
-        JsonBody::of(&self.body(choices, Some(Some(usage_of(usage)))))
+        JsonBody::of(&Chunk { timings, ..self.body(choices, Some(Some(usage_of(usage)))) })
     }
 }

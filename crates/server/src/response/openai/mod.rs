@@ -4,19 +4,25 @@ pub mod chat;
 mod chat_calls;
 pub mod completions;
 mod error;
+pub mod infill;
 mod limits;
 pub mod logprobs;
 pub mod transcription;
+
+use std::time::Instant;
 
 use omnibus_engine::{FinishReason, TokenInfo, Usage};
 
 pub use error::error_body;
 pub use limits::headers as limit_headers;
 
-use super::{Delivery, Frames};
+use super::{Delivery, Event, Frames, TimedChoice};
 use crate::error::ApiError;
-use crate::wire::generation::{Generation, StreamUsage, Streaming, TokenDisplay, TokenIds};
+use crate::wire::generation::{
+    Generation, ShownProgress, ShownTimings, StreamUsage, Streaming, TokenDisplay, TokenIds,
+};
 use crate::wire::logprobs::PromptLogprobs;
+use crate::wire::timings::{PromptProgress, Timings};
 use crate::wire::usage as wire;
 
 /// The value of `system_fingerprint`.
@@ -52,6 +58,10 @@ pub struct Include {
     pub tokens: TokenDisplay,
     /// Log-probabilities of the prompt.
     pub prompt_logprobs: Logprobs,
+    /// Times.
+    pub timings: ShownTimings,
+    /// How much of the prompt is computed.
+    pub progress: ShownProgress,
 }
 
 impl Include {
@@ -61,8 +71,14 @@ impl Include {
             Streaming::On(usage) => usage,
             Streaming::Off => StreamUsage::Omit,
         };
-        let prompt_logprobs = Logprobs::of(generation.prompt_logprobs);
-        Self { usage, logprobs: Logprobs::of(logprobs), tokens: generation.tokens, prompt_logprobs }
+        Self {
+            usage,
+            logprobs: Logprobs::of(logprobs),
+            tokens: generation.tokens,
+            prompt_logprobs: Logprobs::of(generation.prompt_logprobs),
+            timings: generation.timings,
+            progress: generation.progress,
+        }
     }
 
     /// The `usage` field of a chunk: absent without `include_usage`, null in all chunks but the last unless it is
@@ -73,6 +89,16 @@ impl Include {
             StreamUsage::Include => Some(usage.map(usage_of)),
             StreamUsage::Continuous => Some(Some(usage_of(usage.unwrap_or(so_far)))),
         }
+    }
+
+    /// The times of a choice, when requested.
+    fn timings(self, of: &TimedChoice) -> Option<Timings> {
+        (self.timings == ShownTimings::Include).then(|| of.timings())
+    }
+
+    /// How much of the prompt is computed, when requested, at an event that says so.
+    fn progress(self, of: &TimedChoice, event: &Event, now: Instant) -> Option<PromptProgress> {
+        of.progress(event, now).filter(|_| self.progress == ShownProgress::Include)
     }
 
     /// Whether tokens are shown that come without text.

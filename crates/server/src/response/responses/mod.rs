@@ -119,6 +119,7 @@ impl Framer for ResponsesFramer {
                 | EngineEvent::Prompt(_)
                 | EngineEvent::Alignment(_)
                 | EngineEvent::Hidden(_)
+                | EngineEvent::Progress { .. }
                 | EngineEvent::Failed(_),
             )
             | Event::Speech(_) => {}

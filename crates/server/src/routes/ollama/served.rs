@@ -45,7 +45,7 @@ pub fn generating(
 
 #[cfg(test)]
 mod tests {
-    use omnibus_engine::{Capabilities, MemoryPlan, ModelDetails, ModelState};
+    use omnibus_engine::{Capabilities, MemoryPlan, ModelDetails, ModelState, SamplingDefaults};
 
     use super::*;
     use crate::wire::tools::{SchemaUse, ToolForm};
@@ -65,6 +65,9 @@ mod tests {
             hidden_size: 8,
             capabilities,
             memory: MemoryPlan::default(),
+            sampling: SamplingDefaults::default(),
+            modalities: Vec::new(),
+            chat_template: None,
         }))
     }
 

@@ -36,7 +36,7 @@ pub const FIELDS: &[Field] = &[
     honoured("output_config", "`effort`"),
     honoured("stop_sequences", "at most 64"),
     honoured("stream", "server-sent events"),
-    honoured("temperature", "0 is greedy; 1 when absent"),
+    honoured("temperature", "0 is greedy; when absent the model's own, else 1"),
     honoured("top_p", "nucleus sampling"),
     honoured("top_k", "keeps the k most likely tokens"),
     harmless("metadata", "labels for the operator"),

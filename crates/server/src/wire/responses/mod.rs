@@ -39,7 +39,7 @@ pub const FIELDS: &[Field] = &[
     ),
     honoured("stream", "server-sent events with sequence numbers"),
     honoured("max_output_tokens", "most tokens to generate"),
-    honoured("temperature", "0 is greedy; 1 when absent"),
+    honoured("temperature", "0 is greedy; when absent the model's own, else 1"),
     honoured("top_p", "nucleus sampling"),
     honoured(
         "tools",
