@@ -22,6 +22,7 @@ pub struct ModelInfo {
 
 /// Whether a model's engine runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(clippy::large_enum_variant, reason = "one for each model")]
 pub enum ModelState {
     /// It was not asked to load.
     Unloaded,

@@ -294,7 +294,7 @@ impl Submission<'_> {
         let charge = Charge::new(account, prompt, queued, stream);
         Ok(ObservedEvents::new(events.map(Event::Engine).boxed(), self.api)
             .charging(charge)
-            .as_vllm(self.app.vllm_request()))
+            .with_vllm(self.app.vllm_request()))
     }
 
     /// Tokenizes a prompt once for all of its completions, where tokens say all of it: grammars follow from tools and from

@@ -31,7 +31,7 @@ impl ObservedEvents {
     }
 
     /// Records them by vLLM's names, too.
-    pub fn as_vllm(mut self, request: Option<VllmRequest>) -> Self {
+    pub fn with_vllm(mut self, request: Option<VllmRequest>) -> Self {
         self.metrics.vllm = request;
         self
     }

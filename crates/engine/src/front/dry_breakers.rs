@@ -13,18 +13,24 @@ const REST_TOKENS_MAX: usize = 20;
 /// Finds the tokens of texts, and keeps those of the last ones: requests seldom differ in them, and each search reads the
 /// whole vocabulary.
 #[derive(Default)]
-pub(crate) struct DryBreakers(Mutex<Option<(Vec<String>, Vec<Vec<u32>>)>>);
+pub(crate) struct DryBreakers(Mutex<Option<Found>>);
+
+/// The tokens of some texts.
+struct Found {
+    texts: Vec<String>,
+    tokens: Vec<Vec<u32>>,
+}
 
 impl DryBreakers {
     /// The tokens of each place where one of these texts may stand, ascending.
     pub(crate) fn tokens(&self, tokenizer: &Tokenizer, texts: &[String]) -> Vec<Vec<u32>> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, tokens)) = last.as_ref().filter(|(of, _)| of == texts) {
-            return tokens.clone();
+        if let Some(found) = last.as_ref().filter(|found| found.texts == texts) {
+            return found.tokens.clone();
         }
-        let found = find(tokenizer, texts);
-        *last = Some((texts.to_vec(), found.clone()));
-        found
+        let tokens = find(tokenizer, texts);
+        *last = Some(Found { texts: texts.to_vec(), tokens: tokens.clone() });
+        tokens
     }
 }
 
