@@ -83,10 +83,6 @@ pub struct Capabilities {
     pub thinking: bool,
     /// Its tool calls are read.
     pub tools: bool,
-    /// It sees images.
-    pub vision: bool,
-    /// It hears.
-    pub audio: bool,
     /// It has tokens to fill in the middle of a text.
     pub infill: bool,
 }

@@ -91,12 +91,9 @@ impl ModelText {
 
     /// What the model can do besides completing text.
     pub(crate) fn capabilities(&self) -> Capabilities {
-        let media = self.media.as_ref();
         Capabilities {
             thinking: self.formats.reasoning().is_some(),
             tools: self.formats.tools().is_some(),
-            vision: media.is_some_and(MediaReader::sees),
-            audio: media.is_some_and(MediaReader::hears),
             infill: InfillFormat::of(&self.tokenizer).is_some(),
         }
     }

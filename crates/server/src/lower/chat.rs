@@ -23,7 +23,7 @@ pub fn lower(wire: ChatRequest, caller: &Caller) -> GenerationBatch {
     let mut request = generation::lower(&wire.generation, Input::Chat(chat), caller);
     request.output = output;
     request.tool_choice = choice;
-    request.logprobs = wire.logprobs.or(request.logprobs);
+    request.logprobs = wire.logprobs;
     request.prompt_logprobs = wire.generation.prompt_logprobs;
     request.reasoning_budget = wire.reasoning_budget;
     request.prediction = wire.prediction;

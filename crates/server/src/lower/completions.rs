@@ -21,7 +21,7 @@ pub fn lower(wire: CompletionRequest, caller: &Caller) -> GenerationBatch {
     let request = |prompt: Prompt| Request {
         max_new_tokens: Some(shared.max_tokens.unwrap_or(MAX_TOKENS_DEFAULT)),
         // The best ones are found by them.
-        logprobs: logprobs.or((count > shared.n).then_some(0)).or(generation::token_reports(&shared)),
+        logprobs: logprobs.or((count > shared.n).then_some(0)),
         prompt_logprobs: logprobs.filter(|_| echo == Echo::Include).or(shared.prompt_logprobs),
         ..generation::lower(&shared, input(prompt), caller)
     };

@@ -17,17 +17,13 @@ pub fn lower(wire: &wire::Generation, input: Input, caller: &Caller) -> Request 
         max_new_tokens: wire.max_tokens,
         sampling: sampling(&wire.sampling),
         unset: unset(&wire.sampling),
-        logprobs: token_reports(wire),
         stop: stop(&wire.stop),
         structured: wire.structured.clone().map(super::structured::lower),
         priority: wire.priority,
         tenant: caller.tenant.clone(),
         cache_salt: wire.cache_salt.clone(),
         session_id: wire.session_id.clone(),
-        tokens: match wire.tokens.ids {
-            wire::TokenIds::Omit => ReportedTokens::WithLogprobs,
-            wire::TokenIds::Return => ReportedTokens::Always,
-        },
+        tokens: reported_tokens(wire),
         speculation: match wire.speculation {
             wire::Speculation::Allowed => Speculation::Allowed,
             wire::Speculation::Off => Speculation::Off,
@@ -40,11 +36,13 @@ pub fn lower(wire: &wire::Generation, input: Input, caller: &Caller) -> Request 
     }
 }
 
-/// Where ids or counts of tokens are returned as they come, the engine must report each token: it does so with
-/// log-probabilities alone.
-pub fn token_reports(wire: &wire::Generation) -> Option<usize> {
+/// Ids are returned, and tokens counted as they come, of each token that the engine reports.
+fn reported_tokens(wire: &wire::Generation) -> ReportedTokens {
     let counted = wire.streaming == wire::Streaming::On(wire::StreamUsage::Continuous);
-    (counted || wire.tokens.ids == wire::TokenIds::Return).then_some(0)
+    match wire.tokens.ids {
+        wire::TokenIds::Omit if !counted => ReportedTokens::WithLogprobs,
+        wire::TokenIds::Omit | wire::TokenIds::Return => ReportedTokens::Always,
+    }
 }
 
 fn sampling(wire: &wire::Sampling) -> Sampling {

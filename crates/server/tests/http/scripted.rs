@@ -172,12 +172,7 @@ impl Engine for ScriptedEngine {
                 context_length: CONTEXT,
                 vocab_size: VOCAB as usize,
                 hidden_size: 64,
-                capabilities: Capabilities {
-                    thinking: true,
-                    tools: true,
-                    infill: true,
-                    ..Capabilities::default()
-                },
+                capabilities: Capabilities { thinking: true, tools: true, infill: true },
                 memory: omnibus_engine::MemoryPlan::default(),
                 max_model_len: CONTEXT,
                 sampling: omnibus_engine::SamplingDefaults::default(),

@@ -4,7 +4,7 @@ mod calls;
 mod extras;
 
 use expect_test::{Expect, expect};
-use omnibus_engine::Request;
+use omnibus_engine::{ReportedTokens, Request};
 use omnibus_text::{ChatTemplate, GenerationPrompt, RenderInput};
 
 use super::*;
@@ -61,12 +61,11 @@ fn lowered(fields: &str) -> Request {
 
 #[test]
 fn ids_and_counts_of_tokens_need_the_engines_reports_of_tokens() {
-    let reports = |fields: &str| lowered(fields).logprobs;
-    assert_eq!(reports(r#""return_token_ids":true"#), Some(0));
+    let reports = |fields: &str| lowered(fields).tokens;
+    assert_eq!(reports(r#""return_token_ids":true"#), ReportedTokens::Always);
     let continuous = r#""stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}"#;
-    assert_eq!(reports(continuous), Some(0));
-    assert_eq!(reports(r#""return_token_ids":true,"logprobs":true,"top_logprobs":3"#), Some(3));
-    assert_eq!(reports(r#""stream":true"#), None);
+    assert_eq!(reports(continuous), ReportedTokens::Always);
+    assert_eq!(reports(r#""stream":true"#), ReportedTokens::WithLogprobs);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::{Extension, Json};
 use jiff::Timestamp;
-use omnibus_engine::{Capabilities, ModelDetails, ModelInfo};
+use omnibus_engine::{Capabilities, Modality, ModelDetails, ModelInfo};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -79,17 +79,17 @@ pub fn missing(name: &str) -> ApiError {
 }
 
 fn shown(info: &ModelInfo, name: &str) -> Show {
-    let capabilities = info.details().map(|details| details.capabilities).unwrap_or_default();
+    let infill = info.details().is_some_and(|details| details.capabilities.infill);
     let parameter = |details: &ModelDetails| format!("{:<NAME_WIDTH$} {}", "num_ctx", details.max_model_len);
     Show {
         license: "",
         modelfile: format!("FROM {}", listed(name)),
         parameters: info.details().map(parameter).unwrap_or_default(),
         // Clients look for these names to know what a prompt may have.
-        template: if capabilities.infill { "{{ .Prompt }}{{ .Suffix }}" } else { "{{ .Prompt }}" },
+        template: if infill { "{{ .Prompt }}{{ .Suffix }}" } else { "{{ .Prompt }}" },
         details: details_of(info),
         model_info: model_info(info, name),
-        capabilities: names_of(capabilities),
+        capabilities: abilities(info.details()),
         modified_at: modified_at(info),
     }
 }
@@ -119,7 +119,7 @@ fn tag(info: &ModelInfo, name: &str) -> Tag {
         modified_at: modified_at(info),
         size: details.map_or(0, |details| details.memory.weights_bytes),
         details: details_of(info),
-        capabilities: names_of(details.map(|details| details.capabilities).unwrap_or_default()),
+        capabilities: abilities(details),
     }
 }
 
@@ -137,8 +137,12 @@ fn details_of(info: &ModelInfo) -> Details {
     }
 }
 
-fn names_of(capabilities: Capabilities) -> Vec<&'static str> {
-    let Capabilities { thinking, tools, vision, audio, infill } = capabilities;
+/// What a model can do, in Ollama's words.
+fn abilities(details: Option<&ModelDetails>) -> Vec<&'static str> {
+    let Capabilities { thinking, tools, infill } =
+        details.map(|details| details.capabilities).unwrap_or_default();
+    let reads = |modality| details.is_some_and(|details| details.modalities.contains(&modality));
+    let (vision, audio) = (reads(Modality::Image), reads(Modality::Audio));
     let optional =
         [("tools", tools), ("insert", infill), ("vision", vision), ("thinking", thinking), ("audio", audio)];
     let can = optional.into_iter().filter(|(_, can)| *can).map(|(name, _)| name);
