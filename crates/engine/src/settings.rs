@@ -17,6 +17,8 @@ pub struct Settings {
     /// Longest sequence, prompt and answer together, in tokens. `None` is what the model was trained
     /// for, or what its memory holds, whichever is less.
     pub max_model_len: Option<usize>,
+    /// What becomes of a longer one than the model was trained for.
+    pub long_context: LongContext,
     /// Sequences in one step.
     pub max_num_seqs: usize,
     /// Tokens computed in one step. `None` is what suits the device, see [`Settings::step_tokens`].
@@ -123,10 +125,21 @@ impl Settings {
     }
 }
 
+/// What becomes of sequences that are requested to be longer than the model was trained for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum LongContext {
+    /// The engine does not start.
+    #[default]
+    Refused,
+    /// They are served; answers beyond that length are mostly nonsense.
+    Allowed,
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             max_model_len: None,
+            long_context: LongContext::default(),
             max_num_seqs: 64,
             max_num_batched_tokens: None,
             max_queue: 1024,

@@ -19,6 +19,8 @@ const TEXTS: &[&str] = &["json", "jsonl", "txt", "jinja", "tiktoken", "md"];
 const TEMPLATES: &str = "additional_chat_templates/";
 /// Names of weights in mlx-lm's and the hub's formats; others (`consolidated.…`) repeat them.
 const WEIGHTS: &str = "model";
+/// A head that predicts further tokens, where it is apart from the model.
+const MTP_HEAD: &str = "mtp.safetensors";
 
 /// Config, tokenizer, templates and weights. `None` when there are no weights that can be loaded.
 pub(crate) fn needed(files: &[RemoteFile]) -> Option<Vec<RemoteFile>> {
@@ -26,7 +28,7 @@ pub(crate) fn needed(files: &[RemoteFile]) -> Option<Vec<RemoteFile>> {
     let has_models = files.iter().any(|file| is_weights(&file.name) && file.name.starts_with(WEIGHTS));
     let wanted = |name: &str| {
         if is_weights(name) {
-            return !has_models || name.starts_with(WEIGHTS);
+            return !has_models || name.starts_with(WEIGHTS) || name == MTP_HEAD;
         }
         let place = name.strip_prefix(TEMPLATES).unwrap_or(name);
         let extension = place.rsplit_once('.').map_or("", |(_, extension)| extension);
@@ -52,6 +54,7 @@ mod tests {
         let all = [
             "config.json",
             "model-00001-of-00001.safetensors",
+            "mtp.safetensors",
             "consolidated.safetensors",
             "pytorch_model.bin",
             "onnx/model.onnx",
@@ -69,6 +72,7 @@ mod tests {
         let needed = [
             "config.json",
             "model-00001-of-00001.safetensors",
+            "mtp.safetensors",
             "tokenizer.json",
             "tokenizer.model",
             "merges.txt",

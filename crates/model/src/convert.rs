@@ -123,6 +123,17 @@ impl Conversion {
         Ok(summary)
     }
 
+    /// How modules of the source are packed, if they are to be packed: they stay as they are, since packing what was rounded
+    /// before would round it again.
+    pub fn kept_packing(&self) -> Result<Option<String>, Error> {
+        let config = self.source.config()?;
+        let in_config =
+            |error| Error::Config { file: self.source.path("config.json"), error: Box::new(error) };
+        let quantization = Quantization::read(&config).map_err(in_config)?;
+        let packs = matches!(self.packing, Packing::Quantize { .. });
+        Ok(quantization.label().filter(|_| packs && quantization.default.is_some()))
+    }
+
     /// The model that the written checkpoint would be. `to` is not used.
     pub fn load(&self, kernels: Kernels) -> Result<Model, Error> {
         let config = self.source.config()?;

@@ -11,7 +11,7 @@ pub(crate) mod mtp;
 use mlx::{Array, Dtype};
 
 use crate::batch::{Batch, HiddenPlace};
-use crate::blueprint::{Blueprint, Head, TokenTable};
+use crate::blueprint::{Blueprint, Head, HeadStates, TokenTable};
 use crate::decoder::{DraftPass, Model};
 use crate::error::Error;
 use crate::kv_cache::KvCache;
@@ -122,12 +122,13 @@ impl DraftHead {
         &self.places
     }
 
-    /// Width of the target's hidden states that it reads.
-    pub fn state_width(&self) -> usize {
-        self.blueprint().hidden * self.places.len()
+    /// Whether its layer is one of the target's kind, as those of MTP heads are.
+    pub fn is_like_target(&self) -> bool {
+        let states = self.blueprint().stage.draft_head().map(|input| input.states);
+        states == Some(HeadStates::FinalNorm)
     }
 
-    /// The target's hidden states, `[T, state_width]`, as passes read them, `[T, hidden]`.
+    /// The target's hidden states, `[T, width]`, as passes read them, `[T, hidden]`.
     pub fn states_of_target(&self, states: &Array) -> mlx::Result<Array> {
         self.network.states_of_target(states)
     }

@@ -329,10 +329,6 @@ fn unsupported() -> Vec<Case> {
     vec![
         chat(r#""temprature":1"#, "temprature"),
         chat(r#""__proto__":{}"#, "__proto__"),
-        chat(
-            r#""response_format":{"type":"json_schema","json_schema":{"name":"x","schema":{"$ref":"http://evil"}}}"#,
-            "response_format.json_schema.schema.$ref",
-        ),
         chat(r#""response_format":"json""#, "response_format"),
         chat(r#""response_format":{"type":"json_schema"}"#, "response_format.json_schema"),
         chat(r#""response_format":{"type":"json_object"},"guided_regex":"a""#, "guided_regex"),
@@ -364,7 +360,14 @@ pub fn grammars() -> Vec<Case> {
         chat(r#""guided_json":{"type":"integer","minimum":2,"maximum":1}"#, "guided_json"),
         chat(r#""guided_regex":"(a""#, "guided_regex"),
         chat(r#""guided_grammar":"start: x""#, "guided_grammar"),
-        chat(r##""guided_json":{"$ref":"#/$defs/none"}"##, "guided_json"),
+        chat(
+            r#""response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"$ref":"http://evil"}}}"#,
+            "response_format.json_schema.schema.$ref",
+        ),
+        chat(
+            r##""response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"$ref":"#/$defs/none"}}}"##,
+            "response_format.json_schema.schema.$ref",
+        ),
     ]
 }
 

@@ -24,6 +24,7 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
     let conversion = conversion::of_model(&source, &settings.to, packing, settings.dtype);
     let conversion = with_adapter(conversion, config.engine.adapter.as_deref());
     let conversion = calibrated_on(settings.calibration.as_deref(), conversion, &source, config)?;
+    note_kept_packing(&conversion, "--dequantize into another directory first to pack it anew")?;
     let base_model = model::hub_id(from).map(|id| id.repository);
     let mut bar = progress::bytes("converting");
     let device = config.engine.device;
@@ -43,6 +44,14 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
         summary.bits_per_weight(),
     ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says that a model is packed already, where it is to be packed. `instead`: what the user may want.
+pub(super) fn note_kept_packing(conversion: &Conversion, instead: &str) -> Result<(), Error> {
+    if let Some(packing) = conversion.kept_packing().map_err(Error::failed)? {
+        output::note(format!("the model is quantized ({packing}): what is packed stays as it is; {instead}"));
+    }
+    Ok(())
 }
 
 /// Fewest tokens of a text.

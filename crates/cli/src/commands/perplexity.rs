@@ -8,7 +8,7 @@ use omnibus_offline::conversion::{self, Packing, QuantMode, Recipe};
 use omnibus_offline::perplexity::{Predictor, Score, ScoredModel, TokenSequences, read_tokens};
 use serde_json::json;
 
-use super::convert::choice;
+use super::convert::{choice, note_kept_packing};
 use crate::error::Error;
 use crate::settings::{Config, Output};
 use crate::{model, output};
@@ -55,7 +55,9 @@ pub fn run(config: &Config, models: &[String]) -> Result<ExitCode, Error> {
         rows.push(Row { model: label.to_owned(), score: stored.map_err(Error::failed)? });
         for (recipe, packing) in &recipes {
             output::note(format!("{label}: {recipe}"));
-            let converted = ScoredModel::Converted(conversion(&source, *packing));
+            let conversion = conversion(&source, *packing);
+            note_kept_packing(&conversion, "give the model in floats to compare quantizations")?;
+            let converted = ScoredModel::Converted(conversion);
             let score = load(&converted, config)?.score(&data, settings.batch, Some(&other));
             rows.push(Row { model: format!("{label} ({recipe})"), score: score.map_err(Error::failed)? });
         }

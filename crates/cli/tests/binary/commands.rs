@@ -85,6 +85,18 @@ fn a_calibration_text_without_a_sequence_is_refused_by_its_own_flag() {
 }
 
 #[test]
+fn packing_a_packed_model_says_what_stays() {
+    let folder = std::env::temp_dir().join(format!("omnibus-packed-{}", std::process::id()));
+    let to = folder.display().to_string();
+    let arguments = ["convert", "--hf-path", "omnibus-mini", "--mlx-path", &to, "-q", "--q-bits", "4"];
+    let output = omnibus(&arguments).output().unwrap();
+    let notes = text(&output.stderr);
+    assert!(output.status.success() && notes.contains("the model is quantized (8-bit)"), "{notes}");
+    assert!(folder.join("mtp.safetensors").is_file(), "its head is kept");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn help_and_version_are_results() {
     assert!(result(&["--help"]).contains("serve"));
     assert!(result(&["--version"]).starts_with("omnibus "));

@@ -8,7 +8,7 @@ use super::drafting::{Drafter, LoadedDrafter, full_attention_group};
 use crate::device_memory::DeviceMemory;
 use crate::error::StartError;
 use crate::memory_plan::MemoryPlan;
-use crate::settings::{PrefixCache, Settings};
+use crate::settings::{LongContext, PrefixCache, Settings};
 
 /// Of the tokens that the KV cache holds, what smaller ones hold.
 const SMALLER_SHARES: &[f64] = &[0.75, 0.5, 0.375, 0.25];
@@ -54,12 +54,13 @@ impl Capacity {
         media: MediaMemory,
         settings: &Settings,
     ) -> Result<Self, StartError> {
+        check_context(model, settings)?;
         let context = settings.max_model_len.or(model.blueprint().context).unwrap_or(DEFAULT_CONTEXT);
         let storage = storage(model, settings, context)?;
         let groups = model.blueprint().kv_cache_groups(storage);
         let slots = SLOTS_PER_SEQUENCE.saturating_mul(settings.max_num_seqs).min(SLOTS_MAX);
         let span = span_tokens(model.blueprint(), context);
-        let draft_groups = draft_groups(draft, &groups)?;
+        let draft_groups = draft_groups(draft, storage, &groups)?;
         let mut sizing = Sizing {
             groups: &groups,
             draft_groups: &draft_groups,
@@ -122,7 +123,8 @@ impl Capacity {
     pub(super) fn drafter(&self, draft: LoadedDrafter, model: &Model) -> Result<Drafter, StartError> {
         let whole = full_attention_group(&model.blueprint().kv_cache_groups(self.storage));
         let blocks = whole.and_then(|group| self.blocks.get(group)).copied().unwrap_or(0);
-        draft.with_cache(model.blueprint().vocab, blocks, self.block_size).map_err(StartError::new)
+        let sizes = (blocks, self.block_size);
+        draft.with_cache(model.blueprint().vocab, sizes, self.storage).map_err(StartError::new)
     }
 
     /// Whether there is memory besides the pools that blocks can be copied to.
@@ -285,9 +287,24 @@ impl Sizing<'_> {
     }
 }
 
+/// Refuses longer sequences than the model was trained for, unless the settings allow them.
+fn check_context(model: &Model, settings: &Settings) -> Result<(), StartError> {
+    let (Some(asked), Some(trained)) = (settings.max_model_len, model.blueprint().context) else {
+        return Ok(());
+    };
+    if asked <= trained || settings.long_context == LongContext::Allowed {
+        return Ok(());
+    }
+    Err(StartError::new(format!(
+        "--max-model-len {asked} is above the {trained} tokens that the model was trained for; \
+         give at most that, or --allow-long-max-model-len as well"
+    )))
+}
+
 /// The groups of a network that drafts, which needs a group of the target model's with whole sequences.
 fn draft_groups(
     draft: Option<&LoadedDrafter>,
+    storage: KvStorage,
     groups: &[KvCacheGroup],
 ) -> Result<Vec<KvCacheGroup>, StartError> {
     if draft.is_some() && full_attention_group(groups).is_none() {
@@ -295,7 +312,7 @@ fn draft_groups(
             "this model has no layers that attend to all tokens; a draft model or head needs one",
         ));
     }
-    Ok(draft.map(LoadedDrafter::groups).unwrap_or_default())
+    Ok(draft.map(|draft| draft.groups(storage)).unwrap_or_default())
 }
 
 /// The requested size of the KV cache, if it fits beside the weights. The rest of the plan is an estimate, so it refuses

@@ -6,8 +6,8 @@ mod rounds;
 
 use mlx::Array;
 use omnibus_core::SequenceId;
-use omnibus_kv::BlockId;
-use omnibus_model::{DraftHead, HiddenPlace, KvCacheGroup, Model, Source};
+use omnibus_kv::{BlockId, KvFormat};
+use omnibus_model::{DraftHead, HiddenPlace, KvCacheGroup, KvStorage, Model, Source};
 
 use super::padding::Padding;
 use crate::device_memory::DeviceMemory;
@@ -86,9 +86,19 @@ impl LoadedDrafter {
         }
     }
 
-    /// How it stores keys and values.
-    pub(super) fn groups(&self) -> Vec<KvCacheGroup> {
-        model::groups(self.network())
+    /// How it stores keys and values: the layer of an MTP head is like the target's, so it takes the target's `storage`.
+    fn format(&self, storage: KvStorage) -> KvFormat {
+        match self {
+            Self::Head(head) if head.is_like_target() && storage.unquantized_prefix.is_none() => {
+                storage.format
+            }
+            Self::Model(_) | Self::Head(_) => model::floats(self.network()),
+        }
+    }
+
+    /// What it stores, where the target model has this storage.
+    pub(super) fn groups(&self, storage: KvStorage) -> Vec<KvCacheGroup> {
+        self.network().blueprint().kv_cache_groups(self.format(storage))
     }
 
     /// Most draft tokens that it can give at once.
@@ -111,11 +121,17 @@ impl LoadedDrafter {
         }
     }
 
-    /// With a KV cache of so many blocks. `vocab`: token ids of the target model.
-    pub(super) fn with_cache(self, vocab: usize, blocks: usize, block_size: usize) -> mlx::Result<Drafter> {
+    /// With a KV cache of so many blocks. `vocab`: token ids of the target model; `storage`: of its keys and values.
+    pub(super) fn with_cache(
+        self,
+        vocab: usize,
+        (blocks, block_size): (usize, usize),
+        storage: KvStorage,
+    ) -> mlx::Result<Drafter> {
+        let format = self.format(storage);
         match self {
             Self::Model(model) => DraftModel::new(model, vocab, blocks, block_size).map(Drafter::Model),
-            Self::Head(head) => HeadDrafter::new(head, blocks, block_size).map(Drafter::Head),
+            Self::Head(head) => HeadDrafter::new(head, blocks, block_size, format).map(Drafter::Head),
         }
     }
 }

@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::common::{complete, engine, run, wait_for};
-use omnibus_engine::{PrefixCache, Settings};
+use crate::common::{complete, engine, run, try_engine, wait_for};
+use omnibus_engine::{DraftSource, LongContext, PrefixCache, Settings, SpeculationSettings};
 
 /// A stream's output is the same in a batch and alone, with and without a prefix cache hit.
 fn check(settings: Settings) {
@@ -33,6 +33,11 @@ fn streams_with_quantized_kv_give_the_same_output_in_a_batch_and_alone() {
     }
 }
 
+/// The model's head has keys and values, too, and no unquantized prefix.
+fn without_drafts() -> SpeculationSettings {
+    SpeculationSettings { source: DraftSource::Off, ..SpeculationSettings::default() }
+}
+
 #[test]
 fn streams_with_an_unquantized_prefix_give_the_same_output_in_a_batch_and_alone() {
     // Starts inside a block and inside prompts; with memory for few prefixes; before and after most prompts' ends.
@@ -42,6 +47,7 @@ fn streams_with_an_unquantized_prefix_give_the_same_output_in_a_batch_and_alone(
             kv_bits: Some(4),
             quantized_kv_start: start,
             kv_cache_memory,
+            speculation: without_drafts(),
             ..Settings::default()
         };
         check(settings);
@@ -90,6 +96,7 @@ fn unquantized_prefixes_take_at_most_half_of_the_memory() {
             kv_bits: Some(4),
             quantized_kv_start,
             kv_cache_memory: Some(64 << 20),
+            speculation: without_drafts(),
             ..Settings::default()
         };
         let engine = engine(settings);
@@ -114,4 +121,15 @@ fn a_context_below_quantized_kv_start_is_unquantized() {
     let output_tokens =
         |settings: Settings| run(&engine(settings), complete("a", "One two three four", 40)).text;
     assert_eq!(output_tokens(settings), output_tokens(floats));
+}
+
+#[test]
+fn a_longer_context_than_the_models_is_refused_unless_it_is_allowed() {
+    let settings =
+        |long_context| Settings { max_model_len: Some(5_000), long_context, ..Settings::default() };
+    let refused = try_engine(settings(LongContext::Refused)).unwrap_err().to_string();
+    assert!(refused.contains("5000") && refused.contains("the 4096 tokens"), "{refused}");
+    assert!(refused.contains("--allow-long-max-model-len"), "{refused}");
+    let allowed = engine(settings(LongContext::Allowed));
+    assert_eq!(allowed.details().unwrap().max_model_len, 5_000);
 }

@@ -68,6 +68,8 @@ impl Adapter {
         if let Some((path, _)) = changes.iter().find(|(_, change)| change.is_half()) {
             return Err(problem(&file, format!("`{path}` has one matrix of two")));
         }
+        check_claims(&config, &changes)
+            .map_err(|claim| problem(&directory.join("adapter_config.json"), claim))?;
         Ok(Self { directory: directory.to_owned(), config, changes })
     }
 
@@ -102,6 +104,18 @@ impl Adapter {
         }
         Ok(())
     }
+}
+
+/// Fails with the field of the config that the tensors contradict.
+fn check_claims(config: &AdapterConfig, changes: &BTreeMap<String, Change>) -> Result<(), String> {
+    let mut paths = Vec::new();
+    for (path, change) in changes {
+        let Some([down, _]) = &change.low_rank else { continue };
+        let rank = down.shape().iter().rev().nth(1).map_or(0, |rank| *rank as usize);
+        config.check(path, rank, change.magnitude.is_some())?;
+        paths.push(path.as_str());
+    }
+    config.check_targets(&paths)
 }
 
 impl Change {

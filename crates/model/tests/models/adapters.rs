@@ -171,6 +171,58 @@ fn refused(model: &Model, from: &str, change: impl Fn(&mut Vec<(String, mlx::Arr
     error.replace(&folder.display().to_string(), "DIR")
 }
 
+/// A copy of an adapter with another config, and how it is refused.
+fn refused_config(from: &str, change: impl Fn(&mut serde_json::Value)) -> String {
+    let folder = std::env::temp_dir().join(format!("omnibus-claims-{}-{from}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    for entry in fs::read_dir(adapter(from)).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), folder.join(entry.file_name())).unwrap();
+    }
+    let file = folder.join("adapter_config.json");
+    let mut config = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    change(&mut config);
+    fs::write(&file, config.to_string()).unwrap();
+    let (base, _) = qwen3();
+    let model = Model::load(&base.source(None), Kernels::fastest()).unwrap();
+    let error = model.load_adapter(&folder).unwrap_err().to_string();
+    fs::remove_dir_all(&folder).unwrap();
+    error.replace(&folder.display().to_string(), "DIR")
+}
+
+#[test]
+fn a_config_that_contradicts_its_tensors_is_refused_by_the_field() {
+    let cases: [(&str, &str, serde_json::Value, &str); 6] = [
+        ("qwen3.peft", "/r", 8.into(), "`r` is 8, but the matrices of"),
+        (
+            "qwen3.lora",
+            "/lora_parameters/rank",
+            16.into(),
+            "`lora_parameters.rank` is 16, but the matrices of",
+        ),
+        ("qwen3.peft", "/use_dora", true.into(), "`use_dora` says DoRA, but"),
+        ("qwen3.dora", "/fine_tune_type", "lora".into(), "`fine_tune_type` says no DoRA, but"),
+        (
+            "qwen3.peft",
+            "/target_modules/0",
+            "k_proj".into(),
+            "`target_modules` names `k_proj`, but no tensor",
+        ),
+        (
+            "qwen3.peft",
+            "/target_modules",
+            serde_json::json!(["layers.0.self_attn.q_proj"]),
+            "`target_modules` does not name",
+        ),
+    ];
+    for (from, field, value, expected) in cases {
+        let error = refused_config(from, |config| *config.pointer_mut(field).unwrap() = value.clone());
+        assert!(
+            error.starts_with("DIR/adapter_config.json: ") && error.contains(expected),
+            "{field}: {error}"
+        );
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused_by_name() {
     let (base, fixture) = qwen3();

@@ -1,6 +1,6 @@
 //! Settings of the model: directory, served names, length and device.
 
-use omnibus_engine::{CpuActivations, DeviceChoice, GenerationConfig, NamedAdapter};
+use omnibus_engine::{CpuActivations, DeviceChoice, GenerationConfig, LongContext, NamedAdapter};
 
 use super::{ADAPTED, DEVICE, LOCAL_ENGINE, MAX, SERVE, TEXT, choose};
 use crate::command_name::CommandName;
@@ -163,6 +163,21 @@ pub const SETTINGS: &[Setting] = &[
         help: "Longest sequence, prompt and completion together, in tokens. Default: the model's context length, or what fits in memory.",
         set: |config, value| {
             config.engine.max_model_len = Some(value.count() as usize);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "allow-long-max-model-len",
+        short: None,
+        kind: Kind::Switch,
+        default: "",
+        section: "Model",
+        commands: LOCAL_ENGINE,
+        scope: Scope::Everywhere,
+        help: "Allow a `--max-model-len` above what the model was trained for. Answers beyond that length are mostly nonsense. Default: it is refused.",
+        set: |config, value| {
+            config.engine.long_context =
+                if value.is_on() { LongContext::Allowed } else { LongContext::Refused };
             Ok(())
         },
     },

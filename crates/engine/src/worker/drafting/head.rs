@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use mlx::Array;
 use omnibus_core::SequenceId;
-use omnibus_kv::BlockId;
+use omnibus_kv::{BlockId, KvFormat};
 use omnibus_model::{
     Batch, DraftBlock, DraftHead, DraftHeadOutput, HiddenPlace, KvCache, Model, MultimodalRows, Segment,
     take_rows,
@@ -27,6 +27,7 @@ pub(in crate::worker) struct HeadDrafter {
     head: DraftHead,
     cache: KvCache,
     block_size: usize,
+    format: KvFormat,
     states: BTreeMap<SequenceId, Vec<KeptStates>>,
 }
 
@@ -56,9 +57,14 @@ impl KeptStates {
 
 impl HeadDrafter {
     /// With a KV cache of so many blocks.
-    pub(super) fn new(head: DraftHead, blocks: usize, block_size: usize) -> mlx::Result<Self> {
-        let cache = cache(head.network(), blocks, block_size)?;
-        Ok(Self { head, cache, block_size, states: BTreeMap::new() })
+    pub(super) fn new(
+        head: DraftHead,
+        blocks: usize,
+        block_size: usize,
+        format: KvFormat,
+    ) -> mlx::Result<Self> {
+        let cache = cache(head.network(), blocks, block_size, format)?;
+        Ok(Self { head, cache, block_size, format, states: BTreeMap::new() })
     }
 
     /// Where the target's hidden states are read.
@@ -69,9 +75,9 @@ impl HeadDrafter {
     /// Drops the KV cache and all states, and allocates another.
     pub(super) fn reset(&mut self, blocks: usize) -> mlx::Result<()> {
         self.states.clear();
-        self.cache = cache(self.head.network(), 0, self.block_size)?;
+        self.cache = cache(self.head.network(), 0, self.block_size, self.format)?;
         mlx::memory::clear_cache();
-        self.cache = cache(self.head.network(), blocks, self.block_size)?;
+        self.cache = cache(self.head.network(), blocks, self.block_size, self.format)?;
         Ok(())
     }
 

@@ -31,7 +31,12 @@ pub(in crate::worker) fn full_attention_group(groups: &[KvCacheGroup]) -> Option
 
 /// How a draft model stores keys and values.
 pub(in crate::worker) fn groups(model: &Model) -> Vec<KvCacheGroup> {
-    model.blueprint().kv_cache_groups(KvFormat::Float(model.kv_float()))
+    model.blueprint().kv_cache_groups(floats(model))
+}
+
+/// Keys and values of a network as they are computed.
+pub(super) fn floats(model: &Model) -> KvFormat {
+    KvFormat::Float(model.kv_float())
 }
 
 /// Refuses a draft model that cannot serve this one, with a line that says what differs.
@@ -68,15 +73,15 @@ pub(super) fn check(draft: &Model, of: &Source, target: &Model, source: &Source)
 impl DraftModel {
     /// With a KV cache of so many blocks in each group.
     pub(super) fn new(model: Model, vocab: usize, blocks: usize, block_size: usize) -> mlx::Result<Self> {
-        let cache = cache(&model, blocks, block_size)?;
+        let cache = cache(&model, blocks, block_size, floats(&model))?;
         Ok(Self { model, cache, block_size, vocab })
     }
 
     /// Drops the KV cache and allocates another.
     pub(super) fn reset(&mut self, blocks: usize) -> mlx::Result<()> {
-        self.cache = cache(&self.model, 0, self.block_size)?;
+        self.cache = cache(&self.model, 0, self.block_size, floats(&self.model))?;
         mlx::memory::clear_cache();
-        self.cache = cache(&self.model, blocks, self.block_size)?;
+        self.cache = cache(&self.model, blocks, self.block_size, floats(&self.model))?;
         Ok(())
     }
 
@@ -129,7 +134,12 @@ impl DraftPasses for DraftModel {
 }
 
 /// A KV cache of a network that drafts, with so many blocks in each group.
-pub(super) fn cache(model: &Model, blocks: usize, block_size: usize) -> mlx::Result<KvCache> {
-    let groups = groups(model).len();
-    KvCache::new(model.blueprint(), &vec![blocks; groups], block_size, KvFormat::Float(model.kv_float()))
+pub(super) fn cache(
+    model: &Model,
+    blocks: usize,
+    block_size: usize,
+    format: KvFormat,
+) -> mlx::Result<KvCache> {
+    let groups = model.blueprint().kv_cache_groups(format).len();
+    KvCache::new(model.blueprint(), &vec![blocks; groups], block_size, format)
 }

@@ -14,6 +14,18 @@ pub(super) struct AdapterConfig {
     scale: f32,
     /// PEFT's ranks and alphas of some modules: the scale by the end of a path.
     by_module: Vec<(String, f32)>,
+    claims: Claims,
+}
+
+/// What a config says of the tensors, where it says it.
+#[derive(Default)]
+struct Claims {
+    /// The field with the rank, the rank, and other ranks of some modules.
+    rank: Option<(&'static str, f64, Vec<f64>)>,
+    /// The field that says whether there are magnitudes, and whether there are.
+    magnitudes: Option<(&'static str, bool)>,
+    /// The field with the ends of paths that are changed, and these.
+    targets: Option<(&'static str, Vec<String>)>,
 }
 
 /// What a tensor of an adapter is to a module.
@@ -59,7 +71,11 @@ impl AdapterConfig {
                 Some(section) => number(section, "scale").ok_or_else(|| refused("lora_parameters.scale"))?,
                 None => return Err(refused("lora_parameters")),
             };
-            return Ok(Self { scale: scale as f32, by_module: Vec::new() });
+            return Ok(Self {
+                scale: scale as f32,
+                by_module: Vec::new(),
+                claims: Claims::of_mlx_lm(&config),
+            });
         };
         if kind != "LORA" || config.get("fan_in_fan_out").and_then(Value::as_bool) == Some(true) {
             return Err(problem(file, format!("`peft_type` {kind} is not LORA with `fan_in_fan_out` false")));
@@ -85,7 +101,42 @@ impl AdapterConfig {
                 scale(of(&ranks, path).unwrap_or(rank).max(1.0), of(&alphas, path).unwrap_or(alpha)),
             )
         });
-        Ok(Self { scale: scale(rank, alpha), by_module: by_module.collect() })
+        let other_ranks = ranks.iter().map(|(_, rank)| *rank).collect();
+        let claims = Claims::of_peft(&config, rank, other_ranks);
+        Ok(Self { scale: scale(rank, alpha), by_module: by_module.collect(), claims })
+    }
+
+    /// Fails with the field that a module's tensors contradict: its rank, and whether it has a magnitude.
+    pub(super) fn check(&self, path: &str, rank: usize, has_magnitude: bool) -> Result<(), String> {
+        if let Some((field, said, others)) = &self.claims.rank
+            && std::iter::once(said).chain(others).all(|said| *said != rank as f64)
+        {
+            return Err(format!("`{field}` is {said}, but the matrices of `{path}` have rank {rank}"));
+        }
+        match self.claims.magnitudes {
+            Some((field, true)) if !has_magnitude => {
+                Err(format!("`{field}` says DoRA, but `{path}` has no magnitudes"))
+            }
+            Some((field, false)) if has_magnitude => {
+                Err(format!("`{field}` says no DoRA, but `{path}` has magnitudes"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails with a target that no changed module has, and with a changed module that is no target.
+    pub(super) fn check_targets(&self, paths: &[&str]) -> Result<(), String> {
+        let Some((field, targets)) = &self.claims.targets else { return Ok(()) };
+        let is = |path: &str, target: &str| {
+            path == target || path.strip_suffix(target).is_some_and(|rest| rest.ends_with('.'))
+        };
+        if let Some(unknown) = targets.iter().find(|target| !paths.iter().any(|path| is(path, target))) {
+            return Err(format!("`{field}` names `{unknown}`, but no tensor is for it"));
+        }
+        match paths.iter().find(|path| !targets.iter().any(|target| is(path, target))) {
+            Some(path) => Err(format!("`{field}` does not name `{path}`, which has tensors")),
+            None => Ok(()),
+        }
     }
 
     /// The factor of a module's product.
@@ -93,6 +144,37 @@ impl AdapterConfig {
         let ends = |end: &str| path == end || path.strip_suffix(end).is_some_and(|rest| rest.ends_with('.'));
         self.by_module.iter().find(|(end, _)| ends(end)).map_or(self.scale, |(_, scale)| *scale)
     }
+}
+
+impl Claims {
+    fn of_mlx_lm(config: &Map<String, Value>) -> Self {
+        let parameters = config.get("lora_parameters").and_then(Value::as_object);
+        let field = |name: &str| parameters.and_then(|parameters| parameters.get(name));
+        let kind = config.get("fine_tune_type").and_then(Value::as_str);
+        Self {
+            rank: field("rank")
+                .and_then(Value::as_f64)
+                .map(|rank| ("lora_parameters.rank", rank, Vec::new())),
+            magnitudes: kind.map(|kind| ("fine_tune_type", kind == "dora")),
+            targets: field("keys").and_then(names).map(|keys| ("lora_parameters.keys", keys)),
+        }
+    }
+
+    fn of_peft(config: &Map<String, Value>, rank: f64, other_ranks: Vec<f64>) -> Self {
+        let dora = config.get("use_dora").and_then(Value::as_bool);
+        Self {
+            rank: Some(("r", rank, other_ranks)),
+            magnitudes: dora.map(|dora| ("use_dora", dora)),
+            // Text is an expression over paths.
+            targets: config.get("target_modules").and_then(names).map(|names| ("target_modules", names)),
+        }
+    }
+}
+
+/// A list of names that is not empty.
+fn names(value: &Value) -> Option<Vec<String>> {
+    let names = value.as_array()?.iter().map(|name| name.as_str().map(str::to_owned));
+    names.collect::<Option<Vec<String>>>().filter(|names| !names.is_empty())
 }
 
 /// The module that a tensor belongs to, and what it is to it.
