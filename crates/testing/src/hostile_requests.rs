@@ -333,7 +333,6 @@ fn unsupported() -> Vec<Case> {
         chat(r#""response_format":{"type":"json_schema"}"#, "response_format.json_schema"),
         chat(r#""response_format":{"type":"json_object"},"guided_regex":"a""#, "guided_regex"),
         chat(r#""guided_json":"{]""#, "guided_json"),
-        chat(r#""guided_json":{"not":{}}"#, "guided_json.not"),
         chat(format!(r#""guided_regex":"{}a{}""#, "(".repeat(999), ")".repeat(999)), "guided_regex"),
         chat(r#""guided_choice":[]"#, "guided_choice"),
         chat(r#""guided_choice":["a",5]"#, "guided_choice[1]"),
@@ -358,6 +357,7 @@ fn unsupported() -> Vec<Case> {
 pub fn grammars() -> Vec<Case> {
     vec![
         chat(r#""guided_json":{"type":"integer","minimum":2,"maximum":1}"#, "guided_json"),
+        chat(r#""guided_json":{"not":{}}"#, "guided_json"),
         chat(r#""guided_regex":"(a""#, "guided_regex"),
         chat(r#""guided_grammar":"start: x""#, "guided_grammar"),
         chat(
