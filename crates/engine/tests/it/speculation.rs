@@ -228,7 +228,7 @@ fn heads_of_random_weights_change_no_token() {
                 Request {
                     sampling: if number % 2 == 0 { Sampling::greedy() } else { sampling },
                     max_new_tokens: Some(24),
-                    ..Request::new(&format!("r{number}"), Input::Tokens(prompt))
+                    ..Request::new(format!("r{number}"), Input::Tokens(prompt))
                 }
             });
             let outputs = outputs(&engine, requests.collect());

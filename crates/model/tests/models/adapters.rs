@@ -204,8 +204,8 @@ fn a_config_that_contradicts_its_tensors_is_refused_by_the_field() {
         (
             "qwen3.peft",
             "/target_modules/0",
-            "k_proj".into(),
-            "`target_modules` names `k_proj`, but no tensor",
+            "out_proj".into(),
+            "`target_modules` names `out_proj`, but no tensor",
         ),
     ];
     for (from, field, value, expected) in cases {

@@ -9,7 +9,7 @@ use omnibus_kv::{BlockId, BlockTable};
 use omnibus_model::convert::{Conversion, Packing, Recipe, SHARD_BYTES};
 use omnibus_model::{
     Batch, DraftBlock, DraftHead, DraftHeadOutput, HiddenRows, Kernels, KvCache, KvCacheGroup, Model,
-    MultimodalRows, QuantizationChoice, Segment, Source,
+    MultimodalRows, QuantizationChoice, Segment, Source, SpanRuns,
 };
 use serde_json::Value;
 
@@ -233,7 +233,8 @@ fn a_head_with_a_block_gives_the_golden_logits() {
             head.write_context(&head.states_of_target(&rows).unwrap(), &context, &mut cache.0).unwrap();
             let mut tokens = vec![mask_token as i32; size];
             tokens[0] = newest;
-            let bidirectional = vec![vec![0..size]];
+            let block = 0..size;
+            let bidirectional = vec![SpanRuns::from([block])];
             let multimodal = Some(MultimodalRows { bidirectional, ..MultimodalRows::default() });
             let batch = Batch { multimodal, ..cache.batch(&tokens, to, (1..size).collect()) };
             let output = head.forward(&fixture.target, &rows, &batch, &mut cache.0).unwrap().unwrap();

@@ -12,7 +12,7 @@ use omnibus_core::SequenceId;
 use omnibus_kv::{BlockId, KvFormat};
 use omnibus_model::{
     Batch, DraftBlock, DraftHead, DraftHeadOutput, HiddenPlace, KvCache, Model, MultimodalRows, Segment,
-    take_rows,
+    SpanRuns, take_rows,
 };
 
 use super::model::cache;
@@ -200,7 +200,8 @@ impl HeadPasses<'_> {
             segments.push(segment(of, groups, (row, len), of.context + of.tokens.len(), 1));
             tokens.push(of.tokens.last().map_or(0, |token| *token as i32));
             tokens.extend(std::iter::repeat_n(block.mask_token as i32, of.count));
-            spans.push(vec![row..row + len]);
+            let span = row..row + len;
+            spans.push(SpanRuns::from([span]));
             first.push(logits_at.len());
             logits_at.extend(row + 1..row + len);
         }
