@@ -122,8 +122,9 @@ pub fn run(config: &Config) -> Result<SpeculationBench, Error> {
 fn name_of(settings: &Settings) -> String {
     match (&settings.speculation.source, &settings.speculation.draft_model) {
         (DraftSource::Off, _) => "none".to_owned(),
-        (DraftSource::Auto | DraftSource::Model, Some(draft)) => draft.display().to_string(),
-        _ => "n-grams".to_owned(),
+        (DraftSource::Mtp, _) => "its MTP head".to_owned(),
+        (DraftSource::Ngram, _) | (_, None) => "n-grams".to_owned(),
+        (_, Some(draft)) => draft.display().to_string(),
     }
 }
 
