@@ -9,7 +9,7 @@ use crate::blueprint::{Blueprint, DraftHeadInput, Head, HeadStates, Names, Stage
 use crate::config::{Config, ConfigError};
 use crate::error::Error;
 use crate::families;
-use crate::mixers::Bidirectional;
+use crate::mixers::{Bidirectional, Mixer};
 use crate::rewrite::WeightRewrite;
 use crate::weights::Source;
 
@@ -55,6 +55,9 @@ fn described(config: &Map<String, Value>, target: &Blueprint) -> Result<Describe
             "`hidden_size` ({}) is the target model's ({hidden}): this head was trained for another",
             network.hidden
         ));
+    }
+    if !network.layers.iter().all(|layer| matches!(layer.mixer, Mixer::Attention(_))) {
+        rules.push("`model_type` is one whose layers all attend".to_owned());
     }
     if layers.is_empty() || layers.iter().any(|layer| *layer >= count) {
         rules.push(format!(

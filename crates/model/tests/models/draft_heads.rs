@@ -300,6 +300,22 @@ fn a_checkpoint_without_a_head_has_none() {
     assert!(DraftHead::of_checkpoint(&source, &target).unwrap().is_none());
 }
 
+/// Its states could not follow rejected tokens.
+#[test]
+fn a_head_with_recurrent_layers_is_refused() {
+    let source = checkpoint(&folder("dflash.qwen3").join("target"), "target-of-recurrent");
+    let target = Model::load(&source, Kernels::Mlx).unwrap();
+    let config = std::fs::read(folder("qwen3_next.mtp.hf").join("config.json")).unwrap();
+    let mut config: Value = serde_json::from_slice(&config).unwrap();
+    config["block_size"] = 8.into();
+    config["dflash_config"] = serde_json::json!({ "mask_token_id": 95, "target_layer_ids": [1, 3, 5] });
+    let at = written("recurrent-head");
+    std::fs::create_dir_all(&at).unwrap();
+    std::fs::write(at.join("config.json"), config.to_string()).unwrap();
+    let error = DraftHead::dflash(&Source::Directory(at), &target).err().unwrap().to_string();
+    assert!(error.contains("layers all attend") && !error.contains('\n'), "{error}");
+}
+
 #[test]
 fn a_head_for_another_target_is_refused_with_what_differs() {
     let source = checkpoint(&folder("deepseek_v3.mtp.hf"), "other-target");

@@ -49,6 +49,9 @@ impl KeptStates {
         if from >= to {
             return Ok(None);
         }
+        if to - from == self.rows.dim(0)? as usize {
+            return Ok(Some(self.rows.clone()));
+        }
         let width = self.rows.dim(1)?;
         let at = |position: usize| (position - self.first) as i32;
         self.rows.slice(&[at(from), 0], &[at(to), width]).map(Some)
@@ -181,9 +184,7 @@ impl HeadPasses<'_> {
         self.states = Some(states);
         Ok(Some(logits))
     }
-}
 
-impl HeadPasses<'_> {
     /// One pass over the blocks of all segments with draft tokens: the newest token, and a mask for each draft token. Gives the
     /// logits of the first draft token of each.
     fn draft_blocks(

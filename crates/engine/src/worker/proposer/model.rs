@@ -24,8 +24,9 @@ use shown::Shown;
 /// The kind of a draft model's tokens; lower ones are those of n-grams.
 const KIND: DraftKind = DraftKind(DRAFT_KINDS as u8 - 1);
 
-/// Rows whose states the device keeps for a draft head, before they are shown to it without a draft.
-const STATES_KEPT_MAX: usize = 256;
+/// Rows whose states the device keeps for a draft head, before they are shown to it without a draft. A row of a step keeps the
+/// states of all rows of the step in memory.
+const STATES_KEPT_MAX: usize = 32;
 
 /// Asks a draft model or head.
 pub(super) struct ModelProposer {
