@@ -98,6 +98,8 @@ impl Shown {
             // Its keys came from elsewhere.
             states.from = planned.start;
         }
+        // After a preemption rows are computed again, and their states with them.
+        states.from = states.from.min(planned.start);
         states.end = planned.end;
     }
 
@@ -130,5 +132,41 @@ impl Shown {
         if let Some(states) = &mut self.states {
             states.from = states.from.max(end);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: usize = 16;
+
+    fn after(plans: &[std::ops::Range<usize>], read: usize) -> Shown {
+        let mut shown = Shown::default();
+        plans.iter().for_each(|plan| shown.see_plan(plan));
+        shown.read_states(read);
+        shown.computed = read;
+        shown
+    }
+
+    #[test]
+    fn rows_that_are_computed_again_have_states_again() {
+        let mut shown = after(&[0..40, 40..41], 40);
+        shown.computed = 0;
+        shown.see_plan(&(0..41));
+        shown.skip_missing_states(BLOCK);
+        assert_eq!((shown.computed, shown.skipped_blocks), (0, 0));
+    }
+
+    #[test]
+    fn a_prefix_whose_keys_came_from_elsewhere_is_skipped() {
+        let mut found = Shown::default();
+        found.see_plan(&(40..50));
+        found.skip_missing_states(BLOCK);
+        assert_eq!((found.computed, found.skipped_blocks), (48, 3));
+        let mut copied = Shown { computed: 32, ..Shown::default() };
+        copied.see_plan(&(40..50));
+        copied.skip_missing_states(BLOCK);
+        assert_eq!((copied.computed, copied.skipped_blocks), (40, 0));
     }
 }
