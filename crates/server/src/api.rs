@@ -16,6 +16,7 @@ use uuid::Uuid;
 use crate::app::{App, ModelNames, blocking};
 use crate::auth::Tenant;
 use crate::charge::{Charge, PromptCharge};
+use crate::connection_memory::ConnectionMemory;
 use crate::engine::Engine;
 use crate::error::ApiError;
 use crate::keys::{Key, StreamPlace};
@@ -67,6 +68,8 @@ pub struct RequestContext<'a> {
     pub names: ModelNames,
     /// Responses that are kept.
     pub responses: &'a Arc<StoredResponses>,
+    /// The memory of the connection, where it has one.
+    pub memory: Option<Arc<ConnectionMemory>>,
 }
 
 impl RequestContext<'_> {
@@ -76,6 +79,16 @@ impl RequestContext<'_> {
         let is_served = |model: &ModelInfo| model.names().any(|served| served == name);
         let keep = self.names == ModelNames::Strict || self.engine.models().iter().any(is_served);
         keep.then(|| name.to_owned())
+    }
+
+    /// Most tokens of a prompt and its completion. The first model is the default one.
+    pub fn max_model_len(&self, model: Option<&str>) -> Option<usize> {
+        let models = self.engine.models();
+        let found = match model {
+            None => models.first(),
+            Some(name) => models.iter().find(|info| info.names().any(|served| served == name)),
+        };
+        Some(found?.details()?.max_model_len)
     }
 
     /// What requests for a model have that leave sampling parameters out. The first model is the default one.
@@ -190,6 +203,8 @@ pub struct Origin {
     pub tenant: String,
     /// The response's id for the client, where it chose one itself.
     pub client_id: Option<String>,
+    /// The memory of the connection, where it has one.
+    pub memory: Option<Arc<ConnectionMemory>>,
 }
 
 /// The whole response to a body that came without a connection of its own, however the body wants it delivered.
@@ -211,7 +226,7 @@ impl Origin {
         let extensions = request.extensions();
         let request_id = extensions.get::<RequestId>().cloned().unwrap_or_default();
         let Tenant(tenant) = extensions.get::<Tenant>().cloned().unwrap_or_default();
-        Self { request_id, tenant, client_id: None }
+        Self { request_id, tenant, client_id: None, memory: None }
     }
 }
 
@@ -227,7 +242,7 @@ pub fn submit<A: Api>(app: &App, body: Value, origin: Origin) -> Result<Submitte
     // A new id: clients may reuse an HTTP request id.
     let response_id = format!("{}{}", A::ID_PREFIX, Uuid::new_v4().simple());
     Span::current().record("response_id", &response_id);
-    let Origin { request_id, tenant, client_id } = origin;
+    let Origin { request_id, tenant, client_id, memory } = origin;
     let key = app.keys.of_tenant(&tenant)?;
     let stream = Arc::new(key.admit()?);
     let context = RequestContext {
@@ -236,6 +251,7 @@ pub fn submit<A: Api>(app: &App, body: Value, origin: Origin) -> Result<Submitte
         client_id,
         names: app.model_names,
         responses: &app.responses,
+        memory,
     };
     let Prepared { mut batch, framer, delivery } = A::prepare(body, &context)?;
     for prompt in &mut batch.prompts {

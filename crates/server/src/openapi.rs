@@ -131,6 +131,8 @@ const USAGE: &str = "/v1/usage";
 const RESPONSE: &str = "/v1/responses/{id}";
 const INPUT_ITEMS: &str = "/v1/responses/{id}/input_items";
 
+const CONVERSATION_ITEMS: &str = "/v1/conversations/{id}/items";
+
 const QUERIES: &[QueryParameter] = &[
     query(SESSIONS, "key", "string", "the name of another key, for an administrator"),
     query(USAGE, "key", "string", "the name of one key, for an administrator"),
@@ -139,6 +141,9 @@ const QUERIES: &[QueryParameter] = &[
     query(INPUT_ITEMS, "limit", "integer", "most items; 20 when absent"),
     query(INPUT_ITEMS, "order", "string", "`asc` or `desc`"),
     query(INPUT_ITEMS, "after", "string", "the id of the last item that the client has"),
+    query(CONVERSATION_ITEMS, "limit", "integer", "most items; 20 when absent"),
+    query(CONVERSATION_ITEMS, "order", "string", "`asc` or `desc`"),
+    query(CONVERSATION_ITEMS, "after", "string", "the id of the last item that the client has"),
 ];
 
 /// The document.

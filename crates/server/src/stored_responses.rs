@@ -1,8 +1,9 @@
-//! Responses that are kept for `previous_response_id` and GET.
+//! Responses that are kept for `previous_response_id` and GET, and conversations, which are kept as they are.
 //!
-//! Invariant: a tenant sees its own responses only. Number and bytes in memory are bounded: the oldest are dropped first,
-//! and stay in the folder where there is one.
+//! Invariant: a tenant sees its own only. Number and bytes in memory are bounded: what was changed longest ago is dropped
+//! first, and stays in the folder where there is one.
 
+mod conversations;
 mod disk;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -14,6 +15,7 @@ use serde_json::Value;
 
 use crate::wire::responses::item_ids;
 use crate::wire::responses::items::INPUT_PREFIX;
+pub use conversations::{Conversation, ITEMS_MAX};
 use disk::Folder;
 
 /// Most responses.
@@ -41,13 +43,14 @@ impl StoredResponse {
         self.input.iter().chain(output.into_iter().flatten()).cloned().collect()
     }
 
-    /// The item with this id: one of the output, or one of the input that has no id of its own.
+    /// The item with this id. One of the input may have none of its own.
     fn item(&self, id: &str) -> Option<Value> {
         let output = self.response.get("output").and_then(Value::as_array).into_iter().flatten();
-        let in_output = output.into_iter().find(|item| item.get("id").and_then(Value::as_str) == Some(id));
+        let mut own = output.into_iter().chain(&self.input);
+        let by_its_id = own.find(|item| item.get("id").and_then(Value::as_str) == Some(id));
         let named = |index: &usize| item_ids::of(INPUT_PREFIX, &self.id, *index) == id;
         let in_input = || (0..self.input.len()).find(named).and_then(|index| self.input.get(index));
-        in_output.or_else(in_input).cloned()
+        by_its_id.or_else(in_input).cloned()
     }
 
     /// Whether it is still generated.
@@ -61,12 +64,14 @@ impl StoredResponse {
 pub struct StoredResponses {
     inner: Mutex<Inner>,
     folder: Option<Folder>,
+    /// Held while a conversation is read, changed and written.
+    changes: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     by_id: BTreeMap<String, (StoredResponse, usize)>,
-    /// Oldest first. An id may be of a response that was removed.
+    /// What was changed longest ago first. An id may be of a response that was removed.
     order: VecDeque<String>,
     bytes: usize,
 }
@@ -74,7 +79,7 @@ struct Inner {
 impl StoredResponses {
     /// Responses that are kept in a folder of a state directory, too.
     pub fn in_folder(state: &Path) -> io::Result<Self> {
-        Ok(Self { inner: Mutex::default(), folder: Some(Folder::open(state)?) })
+        Ok(Self { folder: Some(Folder::open(state)?), ..Self::default() })
     }
 
     /// Keeps a response, in place of an older state of it. One that has ended is written to the folder.
@@ -85,10 +90,11 @@ impl StoredResponses {
         let bytes = size(&response.response) + response.input.iter().map(size).sum::<usize>();
         let mut inner = self.lock();
         let id = response.id.clone();
-        match inner.by_id.insert(id.clone(), (response, bytes)) {
-            Some((_, before)) => inner.bytes -= before,
-            None => inner.order.push_back(id),
+        if let Some((_, before)) = inner.by_id.insert(id.clone(), (response, bytes)) {
+            inner.bytes -= before;
+            inner.order.retain(|other| *other != id);
         }
+        inner.order.push_back(id);
         inner.bytes += bytes;
         while inner.by_id.len() > COUNT_MAX || (inner.bytes > BYTES_MAX && inner.by_id.len() > 1) {
             let Some(oldest) = inner.order.pop_front() else { return };
@@ -98,24 +104,31 @@ impl StoredResponses {
 
     /// A response of this tenant.
     pub fn get(&self, tenant: &str, id: &str) -> Option<StoredResponse> {
+        self.read(tenant, id).filter(|_| !conversations::is_id(id))
+    }
+
+    fn read(&self, tenant: &str, id: &str) -> Option<StoredResponse> {
         let kept = self.lock().by_id.get(id).map(|(found, _)| found.clone());
         let found = kept.or_else(|| self.folder.as_ref()?.read(id))?;
         (found.tenant == tenant).then_some(found)
     }
 
-    /// An item of a response of this tenant.
+    /// An item of a response or conversation of this tenant.
     pub fn item(&self, tenant: &str, id: &str) -> Option<Value> {
-        let response = item_ids::response_of(id)?;
+        item_ids::owners_of(id)?.iter().find_map(|owner| self.item_of(owner, tenant, id))
+    }
+
+    fn item_of(&self, owner: &str, tenant: &str, id: &str) -> Option<Value> {
         let of = |found: &StoredResponse| found.item(id).filter(|_| found.tenant == tenant);
-        if let Some((found, _)) = self.lock().by_id.get(&response) {
+        if let Some((found, _)) = self.lock().by_id.get(owner) {
             return of(found);
         }
-        of(&self.folder.as_ref()?.read(&response)?)
+        of(&self.folder.as_ref()?.read(owner)?)
     }
 
     /// Removes a response of this tenant; false when there is none.
     pub fn remove(&self, tenant: &str, id: &str) -> bool {
-        if self.get(tenant, id).is_none() {
+        if self.read(tenant, id).is_none() {
             return false;
         }
         let mut inner = self.lock();

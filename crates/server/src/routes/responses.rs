@@ -1,7 +1,11 @@
 //! `POST /v1/responses`, and the responses that are kept: GET, DELETE, cancel and their input items.
 
+pub mod compact;
 mod conversation;
+pub mod conversations;
 pub mod input_tokens;
+mod page;
+pub mod socket;
 mod truncation;
 
 use std::sync::Arc;
@@ -20,16 +24,16 @@ use crate::auth::Tenant;
 use crate::error::ApiError;
 use crate::lower::responses::Toolbox;
 use crate::lower::{self, GenerationBatch};
-use crate::response::responses::{Recorder, ResponsesFramer};
+use crate::response::responses::{ConversationExtension, Place, Recorder, ResponsesFramer};
 use crate::response::{Delivery, ResponseHeader, sse};
 use crate::stored_responses::StoredResponse;
 use crate::wire::responses::items::with_id;
-use crate::wire::responses::response::{Deleted, ItemList, ReasoningEcho, ResponseObject, TextEcho};
-use crate::wire::responses::{Mode, ResponsesRequest, Storage, Truncation};
+use crate::wire::responses::response::{
+    ConversationReference, Deleted, ItemList, ReasoningEcho, ResponseObject, TextEcho,
+};
+use crate::wire::responses::{Mode, ResponsesRequest, Storage, Truncation, echo};
 use crate::wire::tools::ParallelCalls;
-
-/// Most items of one page of `input_items`.
-const PAGE_MAX: usize = 100;
+use page::Page;
 
 /// OpenAI's Responses API.
 pub struct ResponsesApi;
@@ -42,22 +46,36 @@ impl Api for ResponsesApi {
 
     fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<ResponsesFramer>, ApiError> {
         let mut wire = ResponsesRequest::read(body)?;
-        let input = conversation::items(&mut wire, context)?;
-        let (batch, toolbox) = lowered(&wire, &input, context)?;
+        let found = conversation::of(&mut wire, context)?;
+        let (batch, toolbox) = lowered(&wire, &found.items, context)?;
         let mut header = context.header(&batch);
         header.model = wire.model.clone().unwrap_or(header.model);
-        let recorder = match wire.storage {
-            Storage::Keep => {
-                let tenant = context.caller.tenant.clone();
-                Some(Recorder::new(Arc::clone(context.responses), tenant, input))
-            }
-            Storage::Discard => None,
-        };
-        let (encrypted, delivery) = (wire.encrypted, delivery(wire.mode));
+        let recorder = recorder(&wire, found, context);
+        let (output, delivery) = ((wire.encrypted, wire.generation), delivery(wire.mode));
         let defaults = context.sampling_defaults(wire.model.as_deref());
-        let framer = ResponsesFramer::new(response(wire, header, &defaults), toolbox, encrypted, recorder);
+        let framer = ResponsesFramer::new(response(wire, header, &defaults), toolbox, output, recorder);
         Ok(Prepared { batch, framer, delivery })
     }
+}
+
+/// What keeps the response, and extends the conversation that it belongs to.
+fn recorder(
+    wire: &ResponsesRequest,
+    found: conversation::Conversation,
+    context: &RequestContext<'_>,
+) -> Recorder {
+    let store = || Arc::clone(context.responses);
+    let place = match (wire.storage, &context.memory) {
+        (Storage::Keep, _) => Place::Store(store()),
+        (Storage::Discard, Some(memory)) => Place::Connection(Arc::clone(memory)),
+        (Storage::Discard, None) => Place::Nowhere,
+    };
+    let extension = wire.conversation.as_ref().map(|id| ConversationExtension {
+        store: store(),
+        id: id.clone(),
+        had: found.earlier,
+    });
+    Recorder::new(place, context.caller.tenant.clone(), found.items, extension)
 }
 
 /// The engine requests of a conversation.
@@ -99,12 +117,15 @@ fn response(wire: ResponsesRequest, header: ResponseHeader, defaults: &SamplingD
         output: Vec::new(),
         parallel_tool_calls: wire.parallel == ParallelCalls::Allow,
         previous_response_id: wire.previous,
+        conversation: wire.conversation.map(|id| ConversationReference { id }),
         reasoning: ReasoningEcho { effort: wire.effort, summary: None },
         store: wire.storage == Storage::Keep,
         temperature: wire.temperature.unwrap_or_else(|| defaults.value(SamplingParameter::Temperature)),
         text: TextEcho { format: wire.echo.format, verbosity: wire.verbosity.name() },
         tool_choice: wire.echo.tool_choice,
-        tools: wire.raw_tools,
+        presence_penalty: 0.0,
+        frequency_penalty: 0.0,
+        tools: echo::tools(wire.raw_tools),
         top_p: wire.top_p.unwrap_or_else(|| defaults.value(SamplingParameter::TopP)),
         truncation: wire.truncation.name(),
         usage: None,
@@ -190,14 +211,6 @@ pub async fn cancel(
     Ok(Json(found.response))
 }
 
-/// Which items to list.
-#[derive(Debug, Default, Deserialize)]
-pub struct Page {
-    limit: Option<usize>,
-    order: Option<String>,
-    after: Option<String>,
-}
-
 /// The items of the conversation up to a stored response.
 pub async fn input_items(
     State(app): State<Arc<App>>,
@@ -205,21 +218,8 @@ pub async fn input_items(
     id: Result<Path<String>, PathRejection>,
     page: Result<Query<Page>, QueryRejection>,
 ) -> Result<Json<ItemList>, ApiError> {
-    let Query(page) = page.map_err(|error| ApiError::invalid("limit", error.body_text()))?;
+    let Query(page) = page.map_err(page::unreadable)?;
     let found = stored(&app, &tenant, id)?;
-    let mut items: Vec<Value> =
-        found.input.into_iter().enumerate().map(|(index, item)| with_id(item, &found.id, index)).collect();
-    if page.order.as_deref() != Some("asc") {
-        items.reverse();
-    }
-    let id_of = |item: &Value| item.get("id").and_then(Value::as_str).map(str::to_owned);
-    if let Some(after) = &page.after {
-        let at = items.iter().position(|item| id_of(item).as_ref() == Some(after));
-        items.drain(..at.map_or(0, |at| at + 1));
-    }
-    let limit = page.limit.unwrap_or(20).clamp(1, PAGE_MAX);
-    let has_more = items.len() > limit;
-    items.truncate(limit);
-    let (first_id, last_id) = (items.first().and_then(id_of), items.last().and_then(id_of));
-    Ok(Json(ItemList { object: "list", data: items, first_id, last_id, has_more }))
+    let items = found.input.into_iter().enumerate().map(|(index, item)| with_id(item, &found.id, index));
+    page.of(items.collect()).map(Json)
 }

@@ -43,7 +43,7 @@ pub async fn connect(
 ) -> Response {
     let upgrade = upgrade.max_message_size(app.bodies.most_bytes());
     upgrade.on_upgrade(move |socket| {
-        serve(app, Origin { request_id, tenant: tenant.0, client_id: None }, socket)
+        serve(app, Origin { request_id, tenant: tenant.0, client_id: None, memory: None }, socket)
     })
 }
 

@@ -4,6 +4,7 @@
 
 use axum::routing;
 
+use super::responses::conversations;
 use super::{
     adapters, apply_template, audio, chat, completions, infill, messages, models, ollama, requests,
     responses, sessions, status, stream, tokenize, usage,
@@ -82,6 +83,8 @@ pub const ROUTES: &[Operation] = &[
         || routing::post(generate::<responses::ResponsesApi>),
     )
     .replies(Reply::Stream),
+    get("/v1/responses", "The Responses API on a WebSocket", || routing::get(responses::socket::connect))
+        .replies(Reply::Upgrade),
     post(
         "/v1/responses/input_tokens",
         "Counts the tokens of a request's prompt",
@@ -92,6 +95,16 @@ pub const ROUTES: &[Operation] = &[
         },
         || routing::post(responses::input_tokens::count),
     ),
+    post(
+        "/v1/responses/compact",
+        "A conversation in fewer tokens",
+        Body::Fields {
+            tables: &[wire::responses::compaction::FIELDS],
+            required: &["model", "input"],
+            unknown: Unknown::Tolerated,
+        },
+        || routing::post(generate::<responses::compact::CompactionApi>),
+    ),
     get("/v1/responses/{id}", "A stored response", || routing::get(responses::get)).replies(Reply::Stream),
     delete("/v1/responses/{id}", "Removes a stored response", || routing::delete(responses::delete)),
     post("/v1/responses/{id}/cancel", "Cancels a response in the background", Body::None, || {
@@ -99,6 +112,45 @@ pub const ROUTES: &[Operation] = &[
     }),
     get("/v1/responses/{id}/input_items", "The conversation up to a stored response", || {
         routing::get(responses::input_items)
+    }),
+    post(
+        "/v1/conversations",
+        "Makes a conversation that responses extend",
+        Body::Fields {
+            tables: &[wire::responses::conversations::CREATE],
+            required: &[],
+            unknown: Unknown::Tolerated,
+        },
+        || routing::post(conversations::create),
+    ),
+    get("/v1/conversations/{id}", "A conversation", || routing::get(conversations::get)),
+    post(
+        "/v1/conversations/{id}",
+        "Changes the labels of a conversation",
+        Body::Fields {
+            tables: &[wire::responses::conversations::UPDATE],
+            required: &["metadata"],
+            unknown: Unknown::Tolerated,
+        },
+        || routing::post(conversations::update),
+    ),
+    delete("/v1/conversations/{id}", "Removes a conversation", || routing::delete(conversations::delete)),
+    get("/v1/conversations/{id}/items", "The items of a conversation", || routing::get(conversations::items)),
+    post(
+        "/v1/conversations/{id}/items",
+        "Appends items to a conversation",
+        Body::Fields {
+            tables: &[wire::responses::conversations::ADD],
+            required: &["items"],
+            unknown: Unknown::Tolerated,
+        },
+        || routing::post(conversations::add_items),
+    ),
+    get("/v1/conversations/{id}/items/{item_id}", "An item of a conversation", || {
+        routing::get(conversations::item)
+    }),
+    delete("/v1/conversations/{id}/items/{item_id}", "Removes an item of a conversation", || {
+        routing::delete(conversations::delete_item)
     }),
     get("/v1/stream", "Many chat completions on one WebSocket", || routing::get(stream::connect))
         .replies(Reply::Upgrade),

@@ -12,13 +12,12 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 
 use super::StoredResponse;
+use crate::wire::responses::item_ids::{CONVERSATION_PREFIX, RESPONSE_PREFIX};
 
 /// Most files, but for those that were written since the oldest were last removed.
 const FILES_MAX: usize = 16_384;
 /// The oldest files are removed after so many were written.
 const REMOVE_AFTER: usize = 256;
-/// What ids begin with.
-const ID_PREFIX: &str = "resp_";
 
 /// A folder of responses.
 #[derive(Debug)]
@@ -98,7 +97,8 @@ impl Folder {
     }
 
     fn path(&self, id: &str) -> Option<PathBuf> {
-        let rest = id.strip_prefix(ID_PREFIX)?;
+        let rest =
+            [RESPONSE_PREFIX, CONVERSATION_PREFIX].iter().find_map(|prefix| id.strip_prefix(prefix))?;
         let is_ours = rest.len() == 32 && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_ours.then(|| self.path.join(format!("{id}.json")))
     }
@@ -114,14 +114,14 @@ mod tests {
         let folder = Folder::with_files_max(&state, 10).unwrap();
         for number in 0..3 * REMOVE_AFTER {
             folder.write(&StoredResponse {
-                id: format!("{ID_PREFIX}{number:032x}"),
+                id: format!("{RESPONSE_PREFIX}{number:032x}"),
                 tenant: "a".to_owned(),
                 input: Vec::new(),
                 response: Value::Null,
             });
         }
         let files = fs::read_dir(state.join("responses")).unwrap().count();
-        let newest = folder.read(&format!("{ID_PREFIX}{:032x}", 3 * REMOVE_AFTER - 1));
+        let newest = folder.read(&format!("{RESPONSE_PREFIX}{:032x}", 3 * REMOVE_AFTER - 1));
         fs::remove_dir_all(state).unwrap();
         assert_eq!(files, 10);
         assert!(newest.is_some());

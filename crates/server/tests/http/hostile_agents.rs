@@ -245,7 +245,7 @@ fn responses() -> Vec<String> {
         ("/top_p", json!(0)),
         ("/background", json!(true)),
         ("/previous_response_id", json!("resp_missing")),
-        ("/conversation", json!("conv")),
+        ("/conversation", json!(7)),
         ("/prompt", json!({"id": "p"})),
         ("/tools/0/name", json!("")),
         ("/input/0/role", json!("wizard")),

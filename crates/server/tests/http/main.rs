@@ -4,7 +4,9 @@
 mod access;
 mod answer_fields;
 mod client_tools;
+mod compaction;
 mod connections;
+mod conversations;
 mod custom_calls;
 mod hostile_agents;
 mod item_references;
@@ -19,6 +21,7 @@ mod refusals;
 mod responses;
 mod responses_api;
 mod responses_fields;
+mod responses_socket;
 mod scripted;
 mod short_paths;
 mod stream;

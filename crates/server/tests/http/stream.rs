@@ -14,7 +14,11 @@ pub struct Client(WebSocket<MaybeTlsStream<TcpStream>>);
 
 impl Client {
     pub fn connect(server: &Server) -> Self {
-        Self(tungstenite::connect(format!("ws://{}/v1/stream", server.address)).unwrap().0)
+        Self::at(server, "/v1/stream")
+    }
+
+    pub fn at(server: &Server, path: &str) -> Self {
+        Self(tungstenite::connect(format!("ws://{}{path}", server.address)).unwrap().0)
     }
 
     pub fn with(request: tungstenite::handshake::client::Request) -> Self {

@@ -14,7 +14,10 @@ use super::chat::{self, content_parts, tool_choice};
 use super::{Caller, GenerationBatch, custom_tool, generation, opaque, structured, thinking, verbosity};
 use crate::error::ApiError;
 use crate::wire::responses::input_item::{Author, CalledTool, InputItem};
-use crate::wire::responses::{ResponsesRequest, tools};
+use crate::wire::responses::{Generation, ResponsesRequest, tools};
+
+/// What stands before the summary that a compaction left of a conversation.
+const COMPACTED: &str = "A summary of our conversation so far:\n\n";
 
 /// The engine requests of a responses request, and its tools by the names that the model knows. `items` is the whole
 /// conversation; `model` is the served name.
@@ -52,7 +55,10 @@ pub fn lower(
     let chat = Chat { messages, media, tools, template_kwargs: reasoning(wire), ..Chat::default() };
     let request = Request {
         model,
-        max_new_tokens: wire.max_output_tokens,
+        max_new_tokens: match wire.generation {
+            Generation::Full => wire.max_output_tokens,
+            Generation::Warmup => Some(1),
+        },
         sampling,
         unset,
         output: OutputMode::Message { calls },
@@ -95,6 +101,13 @@ fn message(item: InputItem, toolbox: &mut Toolbox, media: &mut Vec<MediaItem>) -
         InputItem::Output { call_id, parts } => {
             let content = chat::result(call_id, parts, media);
             Message { role: Role::Tool, name: None, content }
+        }
+        InputItem::Compaction { encrypted } => {
+            let summary = opaque::decode(&encrypted).ok_or_else(|| {
+                let message = "`encrypted_content` of the item `compaction` is not from this server";
+                ApiError::invalid("input.encrypted_content", message)
+            })?;
+            Message::new(Role::User, format!("{COMPACTED}{summary}"))
         }
         InputItem::FoundTools { call_id, tools } => {
             let found = tools::read(&tools)?;

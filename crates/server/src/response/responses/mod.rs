@@ -1,5 +1,6 @@
 //! The format of the Responses API: items, events with sequence numbers, and the response at the end.
 
+mod compaction;
 mod events;
 mod items;
 mod recorder;
@@ -9,16 +10,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use omnibus_engine::{Delta, Event as EngineEvent, FinishReason, Usage};
 use serde_json::Value;
 
-pub use recorder::Recorder;
+pub use compaction::CompactionFramer;
+pub use recorder::{ConversationExtension, Place, Recorder};
 
 use crate::error::{ApiError, ErrorKind};
 use crate::lower::responses::Toolbox;
 use crate::response::{Completion, Event, Framer, Frames, JsonBody};
-use crate::wire::responses::EncryptedReasoning;
 use crate::wire::responses::response::{
     ErrorObject, EventData, IncompleteDetails, InputDetails, OutputDetails, ResponseObject,
     Usage as WireUsage,
 };
+use crate::wire::responses::{EncryptedReasoning, Generation};
 use events::Events;
 use items::{ItemStatus, Items};
 
@@ -27,8 +29,10 @@ pub struct ResponsesFramer {
     response: ResponseObject,
     items: Items,
     events: Events,
+    /// Whether there is output.
+    generation: Generation,
     /// Keeps the response.
-    recorder: Option<Recorder>,
+    recorder: Recorder,
 }
 
 impl ResponsesFramer {
@@ -36,19 +40,17 @@ impl ResponsesFramer {
     pub fn new(
         response: ResponseObject,
         toolbox: Toolbox,
-        encrypted: EncryptedReasoning,
-        recorder: Option<Recorder>,
+        (encrypted, generation): (EncryptedReasoning, Generation),
+        recorder: Recorder,
     ) -> Self {
         let items = Items::new(&response.id, toolbox, encrypted);
-        let framer = Self { response, items, events: Events::default(), recorder };
+        let framer = Self { response, items, events: Events::default(), generation, recorder };
         framer.record();
         framer
     }
 
     fn record(&self) {
-        if let Some(recorder) = &self.recorder {
-            recorder.record(&self.response);
-        }
+        self.recorder.record(&self.response);
     }
 
     fn send_response(&mut self, kind: &'static str, frames: &mut Frames) {
@@ -57,6 +59,11 @@ impl ResponsesFramer {
     }
 
     fn end(&mut self, reason: FinishReason) {
+        // A warm-up ends after the one token that makes the engine compute its prompt.
+        let reason = match (self.generation, reason) {
+            (Generation::Warmup, FinishReason::Length) => FinishReason::Stop,
+            (_, reason) => reason,
+        };
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         self.response.completed_at = (reason == FinishReason::Stop).then(now);
         (self.response.status, self.response.incomplete_details) = match reason {
@@ -106,6 +113,7 @@ impl Framer for ResponsesFramer {
 
     fn event(&mut self, _choice: usize, event: Event, frames: &mut Frames) {
         match event {
+            Event::Engine(EngineEvent::Delta { .. }) if self.generation == Generation::Warmup => {}
             Event::Engine(EngineEvent::Delta { delta, tokens }) => {
                 self.items.delta(delta, tokens, &mut self.events, frames)
             }
@@ -157,7 +165,11 @@ impl Framer for ResponsesFramer {
         // The items are those of the stream, whose frames are dropped.
         let mut dropped = Frames::default();
         let tokens = completion.part_tokens.into_iter().chain(std::iter::repeat_with(Vec::new));
-        for (part, mut tokens) in completion.parts.into_iter().zip(tokens) {
+        let parts = match self.generation {
+            Generation::Full => completion.parts,
+            Generation::Warmup => Vec::new(),
+        };
+        for (part, mut tokens) in parts.into_iter().zip(tokens) {
             for delta in deltas(part) {
                 self.items.delta(delta, std::mem::take(&mut tokens), &mut self.events, &mut dropped);
             }

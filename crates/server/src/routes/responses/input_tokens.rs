@@ -28,11 +28,12 @@ fn counted(app: &App, tenant: String, body: &[u8]) -> Result<InputTokens, ApiErr
         engine: app.engine.as_ref(),
         caller: Caller { response_id: String::new(), tenant },
         client_id: None,
+        memory: None,
         names: app.model_names,
         responses: &app.responses,
     };
     let mut wire = ResponsesRequest::read(json::parse(body)?)?;
-    let input = conversation::items(&mut wire, &context)?;
+    let input = conversation::of(&mut wire, &context)?.items;
     let (batch, _) = lowered(&wire, &input, &context)?;
     let mut input_tokens = 0;
     for mut prompt in batch.prompts {

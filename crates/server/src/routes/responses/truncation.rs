@@ -43,13 +43,7 @@ pub fn lower_fitting(
 
 /// Most tokens of the prompt.
 fn room(wire: &ResponsesRequest, model: Option<&str>, context: &RequestContext<'_>) -> Option<usize> {
-    let models = context.engine.models();
-    let found = match model {
-        None => models.first(),
-        Some(name) => models.iter().find(|info| info.names().any(|served| served == name)),
-    };
-    let details = found?.details()?;
-    Some(details.max_model_len.saturating_sub(wire.max_output_tokens.unwrap_or(1)))
+    Some(context.max_model_len(model)?.saturating_sub(wire.max_output_tokens.unwrap_or(1)))
 }
 
 /// Whether the prompt fits. One with media is left to the engine, which counts them when they are fetched.
@@ -81,7 +75,7 @@ fn shortened(items: &[InputItem], count: usize) -> Vec<InputItem> {
             InputItem::Output { call_id, .. } | InputItem::FoundTools { call_id, .. } => {
                 count == 0 || calls.contains(call_id)
             }
-            InputItem::Message { .. } | InputItem::Reasoning { .. } => true,
+            InputItem::Message { .. } | InputItem::Reasoning { .. } | InputItem::Compaction { .. } => true,
         };
         if is_answered || matches!(item, InputItem::Call { .. }) {
             kept.push(item.clone());

@@ -47,6 +47,21 @@ impl Echo {
     }
 }
 
+/// The tools with all fields of functions, as clients read them.
+pub fn tools(sent: Vec<Value>) -> Vec<Value> {
+    let with_fields = |mut tool: Value| {
+        if let Some(fields) = tool.as_object_mut()
+            && fields.get("type").and_then(Value::as_str) == Some("function")
+        {
+            for name in ["description", "parameters", "strict"] {
+                fields.entry(name).or_insert(Value::Null);
+            }
+        }
+        tool
+    };
+    sent.into_iter().map(with_fields).collect()
+}
+
 /// A format of a schema has a name in every response.
 fn with_name(format: &Map<String, Value>) -> Value {
     let mut named = format.clone();

@@ -38,6 +38,11 @@ pub enum InputItem {
         /// Texts and images.
         parts: Vec<Part>,
     },
+    /// What a compaction left of a conversation.
+    Compaction {
+        /// As it was sent to the client.
+        encrypted: String,
+    },
     /// Tools that a search found.
     FoundTools {
         /// The call.

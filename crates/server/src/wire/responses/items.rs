@@ -1,6 +1,6 @@
 //! The input items of the Responses API.
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
 use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured, type_error};
@@ -31,7 +31,7 @@ pub const FIELDS: &[Field] = &[
     honoured("output", "of a call: a string or a list of parts; of a client's tool, what it returned"),
     honoured("tools", "of a tool search's output: what was found"),
     honoured("summary", "of reasoning"),
-    honoured("encrypted_content", "of reasoning"),
+    honoured("encrypted_content", "of reasoning, and of a compaction that this server made"),
     honoured("id", "of an `item_reference`: the id of a stored item; others are known by their place"),
     honoured("status", "of the output of `apply_patch`; other items of the input are complete"),
     harmless("environment", "of a shell: the client's"),
@@ -94,6 +94,9 @@ pub fn item(value: Value, at: &str) -> Result<Option<InputItem>, ApiError> {
             call_id: required(&mut fields, "call_id")?,
             parts: content(&mut fields, "output")?,
         },
+        "compaction" | "compaction_summary" => {
+            InputItem::Compaction { encrypted: required(&mut fields, "encrypted_content")? }
+        }
         "tool_search_output" => InputItem::FoundTools {
             call_id: fields.text("call_id")?.unwrap_or_default(),
             tools: fields.list("tools")?.unwrap_or_default(),
@@ -192,13 +195,40 @@ pub fn reference(item: &Value) -> Option<&str> {
     }
 }
 
-/// Gives an item the id that `GET …/input_items` shows, unless it has one.
-pub fn with_id(item: Value, response_id: &str, index: usize) -> Value {
+/// The id of an item that has one.
+pub fn id_of(item: &Value) -> Option<String> {
+    item.get("id").and_then(Value::as_str).map(str::to_owned)
+}
+
+/// An item as it is listed: a message has its type, its status and a list of parts.
+pub fn in_full(item: Value) -> Value {
+    let Value::Object(mut item) = item else { return item };
+    let kind = item.get("type").and_then(Value::as_str);
+    if !matches!(kind, None | Some("message")) {
+        return Value::Object(item);
+    }
+    let part = |text: String| match item.get("role").and_then(Value::as_str) {
+        Some("assistant") => {
+            json!([{"type": "output_text", "text": text, "annotations": [], "logprobs": []}])
+        }
+        _ => json!([{"type": "input_text", "text": text}]),
+    };
+    if let Some(Value::String(text)) = item.get("content") {
+        let parts = part(text.clone());
+        item.insert("content".to_owned(), parts);
+    }
+    item.insert("type".to_owned(), "message".into());
+    item.entry("status").or_insert_with(|| "completed".into());
+    Value::Object(item)
+}
+
+/// Gives an item of a response or conversation the id that lists show, unless it has one.
+pub fn with_id(item: Value, owner_id: &str, index: usize) -> Value {
     let Value::Object(item) = item else { return item };
     let mut named = Map::new();
     let has_id = item.get("id").is_some_and(Value::is_string);
     if !has_id {
-        named.insert("id".to_owned(), item_ids::of(INPUT_PREFIX, response_id, index).into());
+        named.insert("id".to_owned(), item_ids::of(INPUT_PREFIX, owner_id, index).into());
     }
     named.extend(item.into_iter().filter(|(key, _)| key != "id" || has_id));
     Value::Object(named)

@@ -4,6 +4,8 @@
 //! any time. What is known must have its type.
 
 pub mod client_items;
+pub mod compaction;
+pub mod conversations;
 pub mod echo;
 pub mod input_item;
 pub mod item_ids;
@@ -62,7 +64,10 @@ pub const FIELDS: &[Field] = &[
     honoured("user", "a label for the operator, returned as sent"),
     honoured("safety_identifier", "a label for the operator, returned as sent"),
     honoured("prompt_cache_key", "returned as sent; every prompt is looked up in the prefix cache"),
-    honoured("max_tool_calls", "returned as sent; it counts calls that OpenAI's servers make"),
+    honoured(
+        "max_tool_calls",
+        "returned as sent; it limits calls that the server runs, and this server leaves all calls to the client",
+    ),
     honoured("metadata", "labels of a stored response, returned as sent"),
     harmless("prompt_cache_retention", "cached prefixes stay until they are evicted"),
     harmless("service_tier", "there is one service tier"),
@@ -70,10 +75,21 @@ pub const FIELDS: &[Field] = &[
     harmless("stream_options", "events are not padded"),
     harmless("prompt_cache_options", "every prompt is looked up in the prefix cache"),
     harmless("moderation", "this server judges no texts"),
-    refused("context_management", "this server compacts no conversations; use `truncation`"),
-    refused("conversation", "use `previous_response_id`"),
+    honoured(
+        "conversation",
+        "the id of a kept conversation, or an object with it: its items come before the input, and it gets the input and \
+         the output of a response that has not failed",
+    ),
+    honoured(
+        "generate",
+        "false: the prompt is computed into the prefix cache, and the response has no output",
+    ),
+    refused("context_management", "use `truncation`, or compact with `POST /v1/responses/compact`"),
     refused("prompt", "use `input`"),
 ];
+
+/// Fields of `conversation`.
+pub const CONVERSATION: &[Field] = &[honoured("id", "`conv_…`")];
 
 /// Fields of `reasoning`.
 pub const REASONING: &[Field] = &[
@@ -109,6 +125,10 @@ pub struct ResponsesRequest {
     pub instructions: Option<String>,
     /// The stored response that this one continues.
     pub previous: Option<String>,
+    /// The conversation that this response belongs to.
+    pub conversation: Option<String>,
+    /// Whether there is output.
+    pub generation: Generation,
     /// Whether the response is kept.
     pub storage: Storage,
     /// How the response is delivered.
@@ -165,6 +185,15 @@ impl Truncation {
     }
 }
 
+/// Whether a response has output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Generation {
+    /// It has.
+    Full,
+    /// Only its prompt is computed.
+    Warmup,
+}
+
 /// Whether a response is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {
@@ -219,6 +248,11 @@ impl ResponsesRequest {
             input: input(&mut fields)?,
             instructions: fields.text("instructions")?,
             previous: fields.text("previous_response_id")?,
+            conversation: conversation(&mut fields)?,
+            generation: match fields.flag("generate")? {
+                Some(false) => Generation::Warmup,
+                Some(true) | None => Generation::Full,
+            },
             mode: mode(&mut fields, storage)?,
             storage,
             max_output_tokens: fields.count("max_output_tokens", (1, TOKENS_MAX))?,
@@ -244,10 +278,15 @@ impl ResponsesRequest {
 
     /// The items of the input.
     pub fn items(input: &[Value]) -> Result<Vec<InputItem>, ApiError> {
+        Self::items_at("input", input)
+    }
+
+    /// The items of a field.
+    pub fn items_at(field: &str, input: &[Value]) -> Result<Vec<InputItem>, ApiError> {
         let call_ids = client_items::call_ids(input);
         let mut read = Vec::with_capacity(input.len());
         for (index, value) in input.iter().enumerate() {
-            let mut item = items::item(value.clone(), &format!("input[{index}]"))?;
+            let mut item = items::item(value.clone(), &format!("{field}[{index}]"))?;
             if let Some(InputItem::Output { call_id, .. }) = &mut item
                 && let Some(called) = call_ids.get(call_id)
             {
@@ -267,6 +306,20 @@ fn input(fields: &mut Fields) -> Result<Vec<Value>, ApiError> {
         }
         Some(Value::Array(list)) => Ok(list),
         Some(other) => Err(type_error("input", "a string or a list of items", &other)),
+    }
+}
+
+fn conversation(fields: &mut Fields) -> Result<Option<String>, ApiError> {
+    let at = "conversation";
+    match fields.value(at) {
+        None => Ok(None),
+        Some(Value::String(id)) => Ok(Some(id)),
+        Some(object @ Value::Object(_)) => {
+            let mut inner = Fields::open(object, at, &[CONVERSATION])?;
+            let id = inner.text("id")?;
+            inner.required("id", id).map(Some)
+        }
+        Some(other) => Err(type_error(at, "a string or an object with an `id`", &other)),
     }
 }
 

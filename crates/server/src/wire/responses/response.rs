@@ -35,6 +35,8 @@ pub struct ResponseObject {
     /// As sent.
     pub previous_response_id: Option<String>,
     /// As sent.
+    pub conversation: Option<ConversationReference>,
+    /// As sent.
     pub reasoning: ReasoningEcho,
     /// Whether it is kept.
     pub store: bool,
@@ -42,9 +44,13 @@ pub struct ResponseObject {
     pub temperature: f64,
     /// The format of the text.
     pub text: TextEcho,
+    /// Always 0.
+    pub presence_penalty: f64,
+    /// Always 0.
+    pub frequency_penalty: f64,
     /// As sent, or `auto`.
     pub tool_choice: Value,
-    /// As sent.
+    /// As sent; a function has all of its fields.
     pub tools: Vec<Value>,
     /// As sent, or the default.
     pub top_p: f64,
@@ -68,6 +74,13 @@ pub struct ResponseObject {
     pub safety_identifier: Option<String>,
     /// As sent.
     pub prompt_cache_key: Option<String>,
+}
+
+/// The conversation that a response belongs to.
+#[derive(Debug, Clone, Serialize)]
+pub struct ConversationReference {
+    /// `conv_…`
+    pub id: String,
 }
 
 /// Why a response failed.
@@ -348,13 +361,13 @@ pub struct InputTokens {
 pub struct Deleted {
     /// The id in the request.
     pub id: String,
-    /// `response`
+    /// `response` or `conversation.deleted`
     pub object: &'static str,
     /// `true`
     pub deleted: bool,
 }
 
-/// The items of a response's input.
+/// Items of a response's input or of a conversation.
 #[derive(Debug, Clone, Serialize)]
 pub struct ItemList {
     /// `list`

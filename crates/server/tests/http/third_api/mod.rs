@@ -50,6 +50,7 @@ fn a_body_without_a_connection_gets_the_whole_response() {
         request_id: RequestId::default(),
         tenant: tenant.to_owned(),
         client_id: None,
+        memory: None,
     };
     // Whether the body wants a stream does not matter.
     for body in [body.to_owned(), body.replace("\"max_tokens\"", "\"stream\":true,\"max_tokens\"")] {
