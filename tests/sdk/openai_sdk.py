@@ -112,6 +112,31 @@ def structured():
         assert json.loads(answer.choices[0].message.content) == {"a": 1}, answer
 
 
+def conversations():
+    """Responses continue and extend a conversation; its items are listed, read and removed."""
+    kept = client.conversations.create(items=[{"role": "user", "content": "My name is Ada."}], metadata={"a": "b"})
+    answer = client.responses.create(model=MODEL, input="hi", conversation=kept.id, max_output_tokens=8)
+    assert answer.conversation.id == kept.id
+    items = list(client.conversations.items.list(kept.id, order="asc", limit=2))
+    assert [item.role for item in items] == ["user", "user", "assistant"], items
+    added = client.conversations.items.create(kept.id, items=[{"role": "user", "content": "and?"}])
+    one = client.conversations.items.retrieve(added.first_id, conversation_id=kept.id)
+    assert one.content[0].text == "and?"
+    client.conversations.items.delete(added.first_id, conversation_id=kept.id)
+    assert client.conversations.update(kept.id, metadata={"c": "d"}).metadata == {"c": "d"}
+    assert client.conversations.delete(kept.id).deleted
+
+
+def compaction():
+    """What a compaction returns is sent back as input."""
+    turns = [{"role": "user", "content": "We launch on Tuesday."}, {"role": "assistant", "content": "Noted."}]
+    compacted = client.responses.compact(model=MODEL, input=turns)
+    assert compacted.output[-1].type == "compaction" and compacted.usage.output_tokens > 0
+    again = [item.model_dump(exclude_none=True) for item in compacted.output] + [{"role": "user", "content": "When?"}]
+    answer = client.responses.create(model=MODEL, input=again, max_output_tokens=8)
+    assert answer.usage.input_tokens > 0
+
+
 def errors():
     def refused(kind, param, **fields):
         try:
@@ -130,7 +155,7 @@ def errors():
 
 CHECKS = [
     models, chat, chat_turns, stream, stream_ends_early, several, logprobs, tools, completions, extra_fields, structured,
-    errors,
+    conversations, compaction, errors,
 ]
 for check in CHECKS:
     check()

@@ -15,6 +15,8 @@ pub enum CommandName {
     Ps,
     /// `omnibus launch`
     Launch,
+    /// `omnibus replay`
+    Replay,
     /// `omnibus convert`
     Convert,
     /// `omnibus perplexity`

@@ -104,6 +104,18 @@ pub const COMMANDS: &[Spec] = &[
         }),
     },
     Spec {
+        name: CommandName::Replay,
+        path: &["replay"],
+        about: "Send recorded requests again, and compare the answers",
+        argument: Some(Argument {
+            name: "DIR",
+            placeholder: "DIR",
+            help: "The folder that `serve --record DIR` wrote. Exit code 1 when an answer with a seed or at temperature 0 differs, or a status.",
+            count: (1, 1),
+            choices: &[],
+        }),
+    },
+    Spec {
         name: CommandName::Convert,
         path: &["convert"],
         about: "Write a model in mlx-lm's layout: quantized, cast or dequantized",

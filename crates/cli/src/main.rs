@@ -20,6 +20,7 @@ mod output;
 mod progress;
 mod prompt_file;
 mod reload_signal;
+mod replay;
 mod server_client;
 mod settings;
 mod stop_signals;

@@ -28,6 +28,7 @@ use crate::response::{
     reply, sse,
 };
 use crate::stored_responses::StoredResponses;
+use crate::traces::{Generated, GenerationTrace, RequestTrace};
 use crate::wire;
 use crate::wire::generation::TokenIds;
 
@@ -205,6 +206,8 @@ pub struct Origin {
     pub client_id: Option<String>,
     /// The memory of the connection, where it has one.
     pub memory: Option<Arc<ConnectionMemory>>,
+    /// The span of the request, where it is traced.
+    pub trace: Option<RequestTrace>,
 }
 
 /// The whole response to a body that came without a connection of its own, however the body wants it delivered.
@@ -221,12 +224,18 @@ pub async fn respond<A: Api<Framer: Framer<Body = JsonBody>>>(
 }
 
 impl Origin {
+    /// A tenant's request without more.
+    pub fn new(request_id: RequestId, tenant: String) -> Self {
+        Self { request_id, tenant, client_id: None, memory: None, trace: None }
+    }
+
     /// That of a request with a connection of its own.
     pub fn of(request: &Request) -> Self {
         let extensions = request.extensions();
+        let trace = extensions.get::<RequestTrace>().cloned();
         let request_id = extensions.get::<RequestId>().cloned().unwrap_or_default();
         let Tenant(tenant) = extensions.get::<Tenant>().cloned().unwrap_or_default();
-        Self { request_id, tenant, client_id: None, memory: None }
+        Self { trace, ..Self::new(request_id, tenant) }
     }
 }
 
@@ -242,7 +251,7 @@ pub fn submit<A: Api>(app: &App, body: Value, origin: Origin) -> Result<Submitte
     // A new id: clients may reuse an HTTP request id.
     let response_id = format!("{}{}", A::ID_PREFIX, Uuid::new_v4().simple());
     Span::current().record("response_id", &response_id);
-    let Origin { request_id, tenant, client_id, memory } = origin;
+    let Origin { request_id, tenant, client_id, memory, trace } = origin;
     let key = app.keys.of_tenant(&tenant)?;
     let stream = Arc::new(key.admit()?);
     let context = RequestContext {
@@ -261,7 +270,8 @@ pub fn submit<A: Api>(app: &App, body: Value, origin: Origin) -> Result<Submitte
     }
     let choices = batch.choices();
     let not_enforced = batch.prompts.first().map(omnibus_engine::Request::not_enforced).unwrap_or_default();
-    let submission = Submission { app, api: A::NAME, request_id, caller: &context.caller, key: &key, stream };
+    let submission =
+        Submission { app, api: A::NAME, request_id, caller: &context.caller, key: &key, stream, trace };
     let events = submission.submit(batch).map_err(|error| error.with_input_param(A::INPUT_FIELD))?;
     let response_id = context.caller.response_id;
     Ok(Submitted { response_id, framer, events, choices, delivery, not_enforced })
@@ -275,6 +285,7 @@ struct Submission<'a> {
     caller: &'a Caller,
     key: &'a Key,
     stream: Arc<StreamPlace>,
+    trace: Option<RequestTrace>,
 }
 
 impl Submission<'_> {
@@ -305,12 +316,21 @@ impl Submission<'_> {
             index,
         };
         let queued = self.key.queue(self.app.queue_places)?;
+        let trace = self.trace.clone().map(|trace| self.traced(trace, &request));
         let events = self.app.engine.submit(request)?;
         let (account, stream) = (Arc::clone(&self.key.account), Arc::clone(&self.stream));
         let charge = Charge::new(account, prompt, queued, stream);
         Ok(ObservedEvents::new(events.map(Event::Engine).boxed(), self.api)
             .charging(charge)
-            .with_vllm(self.app.vllm_request()))
+            .with_vllm(self.app.vllm_request())
+            .with_trace(trace))
+    }
+
+    fn traced(&self, trace: RequestTrace, request: &omnibus_engine::Request) -> GenerationTrace {
+        let first = || self.app.engine.models().into_iter().next().map(|model| model.id);
+        let model = request.model.clone().or_else(first).unwrap_or_default();
+        let of = Generated { api: self.api, response_id: &self.caller.response_id, model: &model };
+        GenerationTrace::new(trace, &of, request)
     }
 
     /// Tokenizes a prompt once for all of its completions, where tokens say all of it: grammars follow from tools and from

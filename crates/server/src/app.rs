@@ -15,9 +15,11 @@ use crate::limits::{Bodies, Limits};
 use crate::media_urls::MediaUrls;
 use crate::metrics;
 use crate::metrics::vllm::{VllmMetrics, VllmRequest};
+use crate::records::Records;
 use crate::root_path::RootPath;
 use crate::stored_responses::StoredResponses;
 use crate::tls::Tls;
+use crate::traces::Traces;
 
 /// Settings of a server.
 #[derive(Debug, Clone)]
@@ -48,6 +50,10 @@ pub struct Settings {
     pub media_urls: MediaUrls,
     /// Metrics by vLLM's names, beside ours.
     pub vllm_metrics: Option<VllmMetrics>,
+    /// Where spans of requests go.
+    pub traces: Option<Traces>,
+    /// Where requests are recorded.
+    pub records: Option<Records>,
 }
 
 /// Whether clients may load and unload adapters: a load reads a directory on the server.
@@ -86,6 +92,8 @@ impl Default for Settings {
             adapter_updates: AdapterUpdates::default(),
             media_urls: MediaUrls::default(),
             vllm_metrics: None,
+            traces: None,
+            records: None,
         }
     }
 }
@@ -118,6 +126,10 @@ pub struct App {
     pub media_urls: MediaUrls,
     /// Metrics by vLLM's names, beside ours.
     pub vllm_metrics: Option<VllmMetrics>,
+    /// Where spans of requests go.
+    pub traces: Option<Traces>,
+    /// Where requests are recorded.
+    pub records: Option<Records>,
     /// The events of responses that are streamed in the background.
     pub event_logs: EventLogs,
     stopping: AtomicBool,
@@ -146,6 +158,8 @@ impl App {
             adapter_updates: settings.adapter_updates,
             media_urls: settings.media_urls.clone(),
             vllm_metrics: settings.vllm_metrics.clone(),
+            traces: settings.traces.clone(),
+            records: settings.records.clone(),
             event_logs: EventLogs::default(),
             stopping: AtomicBool::new(false),
         }

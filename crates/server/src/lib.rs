@@ -4,6 +4,7 @@
 //! engine's events become frames in [`response`]. Nothing here knows arrays or blocks.
 
 mod access;
+pub mod answer;
 mod api;
 mod app;
 mod auth;
@@ -24,12 +25,14 @@ mod metrics;
 mod observe;
 mod openapi;
 mod outbound;
+mod records;
 mod request_id;
 pub mod response;
 mod root_path;
 mod routes;
 mod stored_responses;
 mod tls;
+mod traces;
 pub mod wire;
 
 pub use access::{Access, AllowedHosts, AllowedOrigins, HostError, OriginError};
@@ -44,8 +47,10 @@ pub use limits::Limits;
 pub use listen::{InheritedSockets, ListenAddress, Listeners, serve};
 pub use media_urls::MediaUrls;
 pub use metrics::vllm::VllmMetrics;
+pub use records::{Record, RecordedAnswer, Records};
 pub use request_id::RequestId;
 pub use root_path::{RootPath, RootPathError};
 pub use routes::router;
 pub use stored_responses::{StoredResponse, StoredResponses};
 pub use tls::{Tls, TlsError};
+pub use traces::{Traces, TracesError};

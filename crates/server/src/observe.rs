@@ -15,25 +15,32 @@ use tracing::Span;
 use crate::charge::Charge;
 use crate::metrics::vllm::VllmRequest;
 use crate::response::Event;
+use crate::traces::GenerationTrace;
 
 /// Events of a request, with its metrics recorded as they pass.
 pub struct ObservedEvents {
     events: BoxStream<'static, Event>,
     metrics: RequestMetrics,
     charge: Option<Charge>,
+    trace: Option<GenerationTrace>,
     span: Span,
 }
 
 impl ObservedEvents {
     /// Wraps the events of a request that was just submitted.
     pub fn new(events: BoxStream<'static, Event>, api: &'static str) -> Self {
-        Self { events, metrics: RequestMetrics::new(api), charge: None, span: Span::current() }
+        Self { events, metrics: RequestMetrics::new(api), charge: None, trace: None, span: Span::current() }
     }
 
     /// Records them by vLLM's names, too.
     pub fn with_vllm(mut self, request: Option<VllmRequest>) -> Self {
         self.metrics.vllm = request;
         self
+    }
+
+    /// Traces them.
+    pub fn with_trace(self, trace: Option<GenerationTrace>) -> Self {
+        Self { trace, ..self }
     }
 
     /// Charges a key for them.
@@ -53,6 +60,9 @@ impl Stream for ObservedEvents {
             self.metrics.observe(event);
             if let Some(charge) = &mut self.charge {
                 charge.observe(event);
+            }
+            if let Some(trace) = &mut self.trace {
+                trace.observe(event);
             }
         }
         polled

@@ -20,6 +20,7 @@ mod models;
 mod named;
 mod perplexity;
 mod ps;
+mod replay;
 mod run;
 mod sampling_defaults;
 mod serve;
@@ -55,6 +56,7 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
         CommandName::Run => run::run(config, &arguments),
         CommandName::Ps => ps::run(&config),
         CommandName::Launch => launch::run(&config, &arguments),
+        CommandName::Replay => replay::run(&config, &arguments),
         CommandName::Convert => convert::run(&config),
         CommandName::Perplexity => perplexity::run(&config, &arguments),
         CommandName::Models => models::run(&config),

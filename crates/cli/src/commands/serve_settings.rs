@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use omnibus_server::{
-    Access, Clock, InheritedSockets, KeyError, Keys, Limits, Listeners, MediaUrls, Settings, StoredResponses,
-    Tls,
+    Access, Clock, InheritedSockets, KeyError, Keys, Limits, Listeners, MediaUrls, Records, Settings,
+    StoredResponses, Tls, Traces,
 };
 
 use crate::error::Error;
@@ -24,10 +24,13 @@ pub fn settings(listen: &Listen, queue_places: usize) -> Result<Settings, Error>
         })?,
         None => StoredResponses::default(),
     };
+    let (traces, records) = (traces(listen)?, records(listen)?);
     // A name that the server listens on is a name of the server.
     let hosts = listen.allowed_hosts.clone().with_name(&listen.host);
     Ok(Settings {
         tls: tls(listen)?,
+        traces,
+        records,
         root_path: listen.root_path.clone(),
         access: Access { hosts, origins: listen.allowed_origins.clone() },
         keys,
@@ -41,6 +44,18 @@ pub fn settings(listen: &Listen, queue_places: usize) -> Result<Settings, Error>
             .map_err(|error| Error::usage(format!("--allow-media-domain and --allow-media-dir: {error}")))?,
         ..Settings::default()
     })
+}
+
+fn traces(listen: &Listen) -> Result<Option<Traces>, Error> {
+    let traces = listen.traces_endpoint.as_deref().map(Traces::to).transpose();
+    traces.map_err(|error| Error::usage(format!("--otlp-traces-endpoint: {error}")))
+}
+
+fn records(listen: &Listen) -> Result<Option<Records>, Error> {
+    let Some(folder) = &listen.record else { return Ok(None) };
+    let records = Records::in_folder(folder, listen.record_bytes);
+    let failed = |error| Error::usage(format!("--record: cannot use {}: {error}", folder.display()));
+    records.map(Some).map_err(failed)
 }
 
 fn tls(listen: &Listen) -> Result<Option<Tls>, Error> {

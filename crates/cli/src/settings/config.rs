@@ -6,6 +6,8 @@ use omnibus_engine::{Sampling, Settings as EngineSettings, StructuredOutput};
 use omnibus_offline::conversion::{Dtype, QuantMode, Recipe};
 use omnibus_server::{AdapterUpdates, AllowedHosts, AllowedOrigins, ModelNames, RootPath};
 
+use crate::replay::Pace;
+
 /// All settings. A command reads the groups that it has settings in.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
@@ -15,6 +17,8 @@ pub struct Config {
     pub client: ClientSettings,
     /// Whether an agent is started.
     pub launch: LaunchAction,
+    /// When `replay` sends requests.
+    pub replay: Pace,
     /// The model directory or name.
     pub model: Option<String>,
     /// The served names of the model.
@@ -92,6 +96,12 @@ pub struct Listen {
     pub media_directories: Vec<PathBuf>,
     /// By whose names `/metrics` has its metrics, beside ours.
     pub metrics_compat: MetricsCompat,
+    /// The collector of traces.
+    pub traces_endpoint: Option<String>,
+    /// Folder of records of requests.
+    pub record: Option<PathBuf>,
+    /// Most bytes of that folder.
+    pub record_bytes: u64,
     /// Most bytes of named adapters where they may.
     pub adapter_memory: u64,
 }

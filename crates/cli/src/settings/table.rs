@@ -12,6 +12,7 @@ mod grammar;
 mod load;
 mod model;
 mod network;
+mod observation;
 mod output;
 mod perplexity;
 mod samplers;
@@ -38,6 +39,7 @@ const SECTIONS: &[&[Setting]] = &[
     speculation_bench::SETTINGS,
     simulation::SETTINGS,
     doctor::SETTINGS,
+    observation::SETTINGS,
     output::SETTINGS,
 ];
 
@@ -94,7 +96,8 @@ const MEDIA: &[CommandName] = &[CommandName::Generate, CommandName::Run];
 const SYSTEM: &[CommandName] =
     &[CommandName::Generate, CommandName::Chat, CommandName::Run, CommandName::CachePrompt];
 /// Commands that read a running server.
-const CLIENT: &[CommandName] = &[CommandName::Ps, CommandName::Launch];
+const CLIENT: &[CommandName] = &[CommandName::Ps, CommandName::Launch, CommandName::Replay];
+const REPLAY: &[CommandName] = &[CommandName::Replay];
 const LAUNCH: &[CommandName] = &[CommandName::Launch];
 /// Commands with a settings file of which every setting can be printed.
 const CONFIGURED: &[CommandName] = &[
@@ -153,6 +156,7 @@ const SCHEDULER_BASICS: &[CommandName] = &[
 ];
 const JSON: &[CommandName] = &[
     CommandName::Ps,
+    CommandName::Replay,
     CommandName::ListModels,
     CommandName::Perplexity,
     CommandName::Models,

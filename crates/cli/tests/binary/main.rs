@@ -17,6 +17,7 @@ mod open_files;
 mod pictures;
 mod process;
 mod recordings;
+mod replaying;
 mod scripted_model;
 mod serving;
 mod stopping;

@@ -28,9 +28,11 @@ use crate::access::Arrival;
 use crate::app::{App, Settings};
 use crate::engine::Engine;
 use crate::metrics::UPKEEP;
+use crate::records::Records;
 use crate::root_path::RootPath;
 use crate::routes::router;
 use crate::tls::Tls;
+use crate::traces::Traces;
 use accept_errors::{AcceptErrors, AcceptFailure};
 use sockets::Listener;
 pub use sockets::{InheritedSockets, ListenAddress, Listeners};
@@ -72,6 +74,14 @@ pub async fn serve(
         tracing::warn!("dropped connections whose clients do not read");
     }
     upkeep.abort();
+    let (traces, records) = (settings.traces, settings.records);
+    let write_rest = move || {
+        traces.iter().for_each(Traces::shut_down);
+        records.iter().for_each(Records::flush);
+    };
+    if let Err(error) = tokio::task::spawn_blocking(write_rest).await {
+        tracing::error!(%error, "traces and records of the last requests are lost");
+    }
 }
 
 async fn upkeep(app: Arc<App>) {

@@ -29,7 +29,7 @@ use crate::app::App;
 use crate::auth::{Authentication, LimitHeaders};
 use crate::error::{ApiError, ErrorFormat};
 use crate::response::{self, anthropic, openai};
-use crate::{access, auth, error, metrics, openapi, request_id};
+use crate::{access, auth, error, metrics, openapi, records, request_id, traces};
 use status::OpenApiDocument;
 pub use table::ROUTES;
 
@@ -65,6 +65,8 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(access::cors(app.access.origins.clone()))
         .layer(from_fn_with_state(app.access.clone(), access::layer))
         .layer(from_fn_with_state(ERROR_FORMATS, error::render))
+        .layer(from_fn_with_state(app.records.clone(), records::layer))
+        .layer(from_fn_with_state(app.traces.clone(), traces::layer))
         .layer(from_fn(metrics::layer))
         .layer(from_fn(request_id::layer))
         .with_state(app)

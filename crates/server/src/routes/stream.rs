@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use futures::stream::SplitStream;
 use futures::{SinkExt, Stream, StreamExt};
@@ -29,6 +30,7 @@ use crate::request_id::RequestId;
 use crate::response::{Frame, frames, openai};
 use crate::wire::json;
 
+const PATH: &str = "/v1/stream";
 /// Most responses of one connection at once.
 const RESPONSES_MAX: usize = 256;
 /// Replies that wait for the connection.
@@ -39,12 +41,11 @@ pub async fn connect(
     State(app): State<Arc<App>>,
     Extension(tenant): Extension<Tenant>,
     Extension(request_id): Extension<RequestId>,
+    headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response {
     let upgrade = upgrade.max_message_size(app.bodies.most_bytes());
-    upgrade.on_upgrade(move |socket| {
-        serve(app, Origin { request_id, tenant: tenant.0, client_id: None, memory: None }, socket)
-    })
+    upgrade.on_upgrade(move |socket| serve(app, Origin::new(request_id, tenant.0), headers, socket))
 }
 
 /// The responses that are generated for one connection. Dropping it cancels them.
@@ -71,7 +72,7 @@ impl Running {
     }
 }
 
-async fn serve(app: Arc<App>, origin: Origin, socket: WebSocket) {
+async fn serve(app: Arc<App>, origin: Origin, headers: HeaderMap, socket: WebSocket) {
     let (mut to_client, mut from_client) = socket.split();
     let (replies, mut outbox) = channel::<String>(REPLIES);
     let writer = tokio::spawn(async move {
@@ -90,7 +91,11 @@ async fn serve(app: Arc<App>, origin: Origin, socket: WebSocket) {
             Message::Ping(_) | Message::Pong(_) => continue,
         };
         match app.bodies.message(text.len()) {
-            Ok(_held) => handle(&app, &origin, &running, &replies, text).await,
+            Ok(_held) => {
+                let trace = app.traces.as_ref().map(|traces| traces.begin(&headers, "GET", PATH));
+                let origin = Origin { trace, ..origin.clone() };
+                handle(&app, &origin, &running, &replies, text).await;
+            }
             Err(error) => _ = reply(&replies, failure(None, &error)).await,
         }
     }

@@ -17,6 +17,7 @@ mod messages;
 mod metrics;
 mod mutated;
 mod ollama;
+mod recording;
 mod refusals;
 mod responses;
 mod responses_api;
@@ -27,6 +28,7 @@ mod short_paths;
 mod stream;
 mod third_api;
 mod tls;
+mod traces;
 
 use omnibus_testing::{client, hostile_requests as hostile, mutate};
 

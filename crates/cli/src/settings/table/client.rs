@@ -1,6 +1,7 @@
 //! Settings of commands that read a running server.
 
-use super::{CLIENT, LAUNCH};
+use super::{CLIENT, LAUNCH, REPLAY};
+use crate::replay::Pace;
 use crate::settings::config::LaunchAction;
 use crate::settings::{Kind, Scope, Setting};
 
@@ -14,7 +15,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Server",
         commands: CLIENT,
         scope: Scope::FlagOnly,
-        help: "URL of the running server. Default: http://127.0.0.1:8000, and for `launch`, where none runs there, a server of its own.",
+        help: "URL of the running server. Default: http://127.0.0.1:8000, and for `launch`, where none runs there, a server of its own; `replay` has a server of its own without it.",
         set: |config, value| {
             config.client.url = Some(value.text());
             Ok(())
@@ -31,6 +32,20 @@ pub const SETTINGS: &[Setting] = &[
         help: "Only print what the agent would be given, as lines for a shell.",
         set: |config, value| {
             config.launch = if value.is_on() { LaunchAction::Print } else { LaunchAction::Start };
+            Ok(())
+        },
+    },
+    Setting {
+        name: "fast",
+        short: None,
+        kind: Kind::Switch,
+        default: "",
+        section: "Server",
+        commands: REPLAY,
+        scope: Scope::FlagOnly,
+        help: "Send one request after another, without the pauses between the recorded ones.",
+        set: |config, value| {
+            config.replay = if value.is_on() { Pace::Fast } else { Pace::Recorded };
             Ok(())
         },
     },

@@ -21,6 +21,7 @@ pub const SETTINGS: &[Setting] = &[
             CommandName::Serve,
             CommandName::Perplexity,
             CommandName::Launch,
+            CommandName::Replay,
             CommandName::Convert,
             CommandName::Pull,
             CommandName::RemoveModels,
@@ -30,7 +31,7 @@ pub const SETTINGS: &[Setting] = &[
             CommandName::BenchSpeculation,
         ],
         scope: Scope::FlagOnly,
-        help: "Model directory, or `org/name[@revision]` on the hub; for `bench serve` a served name, for `launch` one or the other. Default: the embedded model, or the first served one.",
+        help: "Model directory, or `org/name[@revision]` on the hub; for `bench serve` a served name, for `launch` one or the other, for `replay` that of its own server. Default: the embedded model, or the first served one.",
         set: |config, value| {
             config.model = Some(value.text());
             Ok(())

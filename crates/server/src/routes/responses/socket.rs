@@ -12,6 +12,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, Stream, StreamExt};
@@ -37,6 +38,7 @@ pub async fn connect(
     State(app): State<Arc<App>>,
     Extension(tenant): Extension<Tenant>,
     Extension(request_id): Extension<RequestId>,
+    headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
     let upgrade = upgrade.map_err(|why| {
@@ -46,10 +48,10 @@ pub async fn connect(
     let upgrade = upgrade.max_message_size(app.bodies.most_bytes());
     Ok(upgrade.on_upgrade(move |socket| {
         let memory = Arc::<ConnectionMemory>::default();
-        let origin =
-            Origin { request_id, tenant: tenant.0, client_id: None, memory: Some(Arc::clone(&memory)) };
+        let origin = Origin { memory: Some(Arc::clone(&memory)), ..Origin::new(request_id, tenant.0) };
         let (to_client, from_client) = socket.split();
-        let connection = Connection { app, origin, memory, to_client, from_client, waiting: VecDeque::new() };
+        let connection =
+            Connection { app, origin, headers, memory, to_client, from_client, waiting: VecDeque::new() };
         connection.serve()
     }))
 }
@@ -58,6 +60,7 @@ pub async fn connect(
 struct Connection {
     app: Arc<App>,
     origin: Origin,
+    headers: HeaderMap,
     memory: Arc<ConnectionMemory>,
     to_client: SplitSink<WebSocket, Message>,
     from_client: SplitStream<WebSocket>,
@@ -91,7 +94,8 @@ impl Connection {
             Ok(request) => request,
             Err(error) => return self.send(failure(&error), None).await,
         };
-        let (app, origin) = (Arc::clone(&self.app), self.origin.clone());
+        let trace = self.app.traces.as_ref().map(|traces| traces.begin(&self.headers, "GET", PATH));
+        let (app, origin) = (Arc::clone(&self.app), Origin { trace, ..self.origin.clone() });
         let submitted = blocking(move || submit::<ResponsesApi>(&app, Value::Object(body), origin)).await;
         let outcome = match submitted {
             Ok(Submitted { framer, events, choices, .. }) => {

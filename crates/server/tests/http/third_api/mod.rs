@@ -46,12 +46,7 @@ fn a_body_without_a_connection_gets_the_whole_response() {
     let over_http = runtime.block_on(respond(body));
     let (recorder, _events) = channel();
     let app = Arc::new(App::new(Arc::new(ScriptedEngine::new(recorder)), &Settings::default()));
-    let origin = |tenant: &str| Origin {
-        request_id: RequestId::default(),
-        tenant: tenant.to_owned(),
-        client_id: None,
-        memory: None,
-    };
+    let origin = |tenant: &str| Origin::new(RequestId::default(), tenant.to_owned());
     // Whether the body wants a stream does not matter.
     for body in [body.to_owned(), body.replace("\"max_tokens\"", "\"stream\":true,\"max_tokens\"")] {
         let body = serde_json::from_str(&body).unwrap();

@@ -1,0 +1,40 @@
+//! Recorded requests, played again. Start at [`play()`].
+//!
+//! Invariant: only reads the records. An answer is compared where its request has one right answer.
+
+mod compare;
+mod play;
+mod report;
+
+use std::path::Path;
+
+use omnibus_server::Record;
+
+pub use compare::Outcome;
+pub use play::{Pace, Server, play};
+pub use report::{json, table};
+
+use crate::error::Error;
+
+/// The records in a folder, oldest first.
+pub fn read(folder: &Path) -> Result<Vec<Record>, Error> {
+    let failed = |path: &Path, why: &dyn std::fmt::Display| {
+        Error::failed(format!("cannot read {}: {why}", path.display()))
+    };
+    let entries = std::fs::read_dir(folder).map_err(|why| failed(folder, &why))?;
+    let mut records: Vec<Record> = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(|why| failed(folder, &why))?.path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let bytes = std::fs::read(&path).map_err(|why| failed(&path, &why))?;
+        records.push(serde_json::from_slice(&bytes).map_err(|why| failed(&path, &why))?);
+    }
+    if records.is_empty() {
+        let why = "there are no records; `omnibus serve --record DIR` writes them";
+        return Err(failed(folder, &why));
+    }
+    records.sort_by(|left, right| left.time_ms.cmp(&right.time_ms));
+    Ok(records)
+}
