@@ -21,13 +21,14 @@ pub fn read(folder: &Path) -> Result<Vec<Record>, Error> {
     let failed = |path: &Path, why: &dyn std::fmt::Display| {
         Error::failed(format!("cannot read {}: {why}", path.display()))
     };
-    let entries = std::fs::read_dir(folder).map_err(|why| failed(folder, &why))?;
+    let entries = std::fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let entries: Vec<std::fs::DirEntry> = entries.map_err(|why| failed(folder, &why))?;
+    let mut paths: Vec<_> = entries.iter().map(std::fs::DirEntry::path).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    // Names begin with times, and number the records of one moment.
+    paths.sort();
     let mut records: Vec<Record> = Vec::new();
-    for entry in entries {
-        let path = entry.map_err(|why| failed(folder, &why))?.path();
-        if path.extension().is_none_or(|extension| extension != "json") {
-            continue;
-        }
+    for path in paths {
         let bytes = std::fs::read(&path).map_err(|why| failed(&path, &why))?;
         records.push(serde_json::from_slice(&bytes).map_err(|why| failed(&path, &why))?);
     }
@@ -35,6 +36,6 @@ pub fn read(folder: &Path) -> Result<Vec<Record>, Error> {
         let why = "there are no records; `omnibus serve --record DIR` writes them";
         return Err(failed(folder, &why));
     }
-    records.sort_by(|left, right| left.time_ms.cmp(&right.time_ms));
+    records.sort_by_key(|record| record.time_ms);
     Ok(records)
 }

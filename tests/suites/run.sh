@@ -1,0 +1,64 @@
+#!/bin/sh
+# What others test servers with, from packages: LangChain's standard tests, pydantic-ai and instructor, and chats through
+# the gateways sglang-router, vllm-router and smg in front of two servers. All servers have the embedded model.
+# Usage: tests/suites/run.sh [path of the omnibus binary]
+# Each list of packages has an environment of its own, which stays in the folder of builds.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+binary=${1:-$here/../../target/release/omnibus}
+builds=${CARGO_TARGET_DIR:-$here/../../target}
+mkdir -p "$builds"
+builds=$(cd "$builds" && pwd)
+work=$(mktemp -d)
+servers=
+cleanup() {
+    for server in $servers; do kill "$server" 2>/dev/null || true; done
+    rm -rf "$work"
+}
+trap cleanup EXIT
+
+# The environment with the packages of a list, made if it is not there yet.
+environment() {
+    list=$here/$1.txt
+    venv=$builds/suites/$({ cat "$list"; python3 --version; } | git hash-object --stdin | cut -c 1-16)
+    if ! [ -e "$venv/complete" ]; then
+        rm -rf "$venv"
+        python3 -m venv "$venv"
+        "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$list"
+        touch "$venv/complete"
+    fi
+}
+
+# Starts a server; its address is in $url.
+start() {
+    log=$work/log-$1
+    "$binary" serve --port 0 --log error 2>"$log" &
+    server=$!
+    servers="$servers $server"
+    url=
+    while [ -z "$url" ]; do
+        kill -0 "$server" 2>/dev/null || { cat "$log" >&2; exit 1; }
+        url=$(sed -n 's/.*\(http:\/\/[^ /]*\).*/\1/p' "$log" | head -n 1)
+        [ -n "$url" ] || sleep 0.1
+    done
+}
+
+start first
+first=$url
+start second
+cd "$work"
+
+environment langchain
+OMNIBUS_URL=$first "$venv/bin/python" -m pytest -q -p no:cacheprovider -o asyncio_mode=auto \
+    -o asyncio_default_test_loop_scope=session -o asyncio_default_fixture_loop_scope=session "$here/test_langchain.py"
+
+environment instructor
+"$venv/bin/python" "$here/instructed.py" "$first"
+
+environment pydantic-ai
+"$venv/bin/python" "$here/agents_of_pydantic.py" "$first"
+
+environment gateways
+for gateway in sglang-router vllm-router smg; do
+    "$venv/bin/python" "$here/gateways.py" "$venv/bin/$gateway" "$first" "$url"
+done
