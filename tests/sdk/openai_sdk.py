@@ -132,7 +132,7 @@ def compaction():
     turns = [{"role": "user", "content": "We launch on Tuesday."}, {"role": "assistant", "content": "Noted."}]
     compacted = client.responses.compact(model=MODEL, input=turns)
     assert compacted.output[-1].type == "compaction" and compacted.usage.output_tokens > 0
-    again = [item.model_dump(exclude_none=True) for item in compacted.output] + [{"role": "user", "content": "When?"}]
+    again = [item.model_dump(exclude_none=True, warnings=False) for item in compacted.output] + [{"role": "user", "content": "When?"}]
     answer = client.responses.create(model=MODEL, input=again, max_output_tokens=8)
     assert answer.usage.input_tokens > 0
 
