@@ -100,7 +100,7 @@ pub const ROUTES: &[Operation] = &[
         "A conversation in fewer tokens",
         Body::Fields {
             tables: &[wire::responses::compaction::FIELDS],
-            required: &["model", "input"],
+            required: &["model"],
             unknown: Unknown::Tolerated,
         },
         || routing::post(generate::<responses::compact::CompactionApi>),

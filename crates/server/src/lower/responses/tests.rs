@@ -171,8 +171,8 @@ fn invalid_requests_are_refused_by_name() {
         expect!["background: `background` needs `store` to be true"],
     );
     check(
-        json!({"input": "hi", "conversation": "conv_1"}),
-        expect!["conversation: `conversation` is not supported: use `previous_response_id`"],
+        json!({"input": "hi", "conversation": {}}),
+        expect!["conversation.id: `conversation.id` is missing"],
     );
     check(
         json!({"input": "hi", "tool_choice": "required"}),

@@ -79,7 +79,7 @@ fn values_that_mean_nothing_are_refused_by_name() {
     check_refused(
         json!({"context_management": [{"type": "compaction"}]}),
         expect![
-            "context_management: `context_management` is not supported: this server compacts no conversations; use `truncation`"
+            "context_management: `context_management` is not supported: use `truncation`, or compact with `POST /v1/responses/compact`"
         ],
     );
     check_refused(
