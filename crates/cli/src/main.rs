@@ -24,6 +24,7 @@ mod server_client;
 mod settings;
 mod stop_signals;
 mod tips;
+mod wrap;
 
 use std::process::ExitCode;
 

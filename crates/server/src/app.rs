@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
+use omnibus_engine::Chat;
 
 use crate::access::Access;
 use crate::engine::Engine;
@@ -46,6 +47,8 @@ pub struct Settings {
     pub adapter_updates: AdapterUpdates,
     /// Where media may come from.
     pub media_urls: MediaUrls,
+    /// Whether requests may have chat templates of their own.
+    pub request_templates: RequestTemplates,
     /// Metrics by vLLM's names, beside ours.
     pub vllm_metrics: Option<VllmMetrics>,
 }
@@ -58,6 +61,28 @@ pub enum AdapterUpdates {
     Refused,
     /// Every client may whose key has no role, or the role of an administrator.
     Allowed,
+}
+
+/// Whether requests may have chat templates of their own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RequestTemplates {
+    /// They are refused.
+    #[default]
+    Refused,
+    /// They are rendered, within the limits of all templates.
+    Trusted,
+}
+
+impl RequestTemplates {
+    /// Fails for a conversation with a template of its own, unless it is trusted.
+    pub fn check(self, chat: &Chat) -> Result<(), ApiError> {
+        if chat.own_template.is_none() || self == Self::Trusted {
+            return Ok(());
+        }
+        let message =
+            "`chat_template` is not supported: this server was started without --trust-request-chat-template";
+        Err(ApiError::unsupported("chat_template", message))
+    }
 }
 
 /// Which model names are served where clients choose names of their own.
@@ -85,6 +110,7 @@ impl Default for Settings {
             responses: Arc::default(),
             adapter_updates: AdapterUpdates::default(),
             media_urls: MediaUrls::default(),
+            request_templates: RequestTemplates::default(),
             vllm_metrics: None,
         }
     }
@@ -116,6 +142,8 @@ pub struct App {
     pub adapter_updates: AdapterUpdates,
     /// Where media may come from.
     pub media_urls: MediaUrls,
+    /// Whether requests may have chat templates of their own.
+    pub request_templates: RequestTemplates,
     /// Metrics by vLLM's names, beside ours.
     pub vllm_metrics: Option<VllmMetrics>,
     /// The events of responses that are streamed in the background.
@@ -145,6 +173,7 @@ impl App {
             responses: Arc::clone(&settings.responses),
             adapter_updates: settings.adapter_updates,
             media_urls: settings.media_urls.clone(),
+            request_templates: settings.request_templates,
             vllm_metrics: settings.vllm_metrics.clone(),
             event_logs: EventLogs::default(),
             stopping: AtomicBool::new(false),

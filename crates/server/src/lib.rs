@@ -25,6 +25,7 @@ mod openapi;
 mod outbound;
 mod request_id;
 pub mod response;
+mod room;
 mod root_path;
 mod routes;
 mod stored_responses;
@@ -33,7 +34,7 @@ pub mod wire;
 
 pub use access::{Access, AllowedHosts, AllowedOrigins, HostError, OriginError};
 pub use api::{Api, Origin, Prepared, RequestContext, generate, respond};
-pub use app::{AdapterUpdates, App, ModelNames, Settings};
+pub use app::{AdapterUpdates, App, ModelNames, RequestTemplates, Settings};
 pub use engine::{Engine, Events, ModelName, Transcripts};
 pub use error::{ApiError, ErrorFormat, ErrorKind, Overflow, render as render_errors};
 pub use file_limit::raise_open_files;

@@ -96,6 +96,11 @@ impl StoredResponses {
         }
     }
 
+    /// How many are in memory.
+    pub fn count(&self) -> usize {
+        self.lock().by_id.len()
+    }
+
     /// A response of this tenant.
     pub fn get(&self, tenant: &str, id: &str) -> Option<StoredResponse> {
         let kept = self.lock().by_id.get(id).map(|(found, _)| found.clone());

@@ -4,6 +4,7 @@
 mod access;
 mod adapters;
 mod commands;
+mod embedded_facts;
 mod folders;
 mod hub;
 mod isolation;
@@ -17,6 +18,7 @@ mod open_files;
 mod pictures;
 mod process;
 mod recordings;
+mod request_extras;
 mod scripted_model;
 mod serving;
 mod stopping;

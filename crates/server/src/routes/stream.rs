@@ -89,7 +89,7 @@ async fn serve(app: Arc<App>, origin: Origin, socket: WebSocket) {
             Message::Close(_) => break,
             Message::Ping(_) | Message::Pong(_) => continue,
         };
-        match app.bodies.message(text.len()) {
+        match app.bodies.message(text).await {
             Ok(_held) => handle(&app, &origin, &running, &replies, text).await,
             Err(error) => _ = reply(&replies, failure(None, &error)).await,
         }

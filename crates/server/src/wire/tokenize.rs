@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::chat::Conversation;
-use super::fields::{Field, Fields, honoured, refused, token_ids};
+use super::fields::{Field, Fields, honoured, token_ids};
 use crate::error::ApiError;
 
 /// Fields of `/tokenize`.
@@ -27,7 +27,10 @@ pub const CONVERSATION: &[Field] = &[
     honoured("reasoning_effort", "passed to the chat template"),
     honoured("enable_thinking", "passed to the chat template"),
     honoured("chat_template_kwargs", "more variables for the chat template"),
-    refused("chat_template", "templates come with the model or from the server's settings"),
+    honoured(
+        "chat_template",
+        "the text of a template in place of the model's; with `--trust-request-chat-template`",
+    ),
 ];
 
 /// Fields of `/detokenize`.

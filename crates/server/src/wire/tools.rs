@@ -147,10 +147,14 @@ pub fn read(fields: &mut Fields) -> Result<Tools, ApiError> {
             ));
         }
     };
-    let Some(choice) = tool_choice::read(choice, !list.is_empty())? else {
+    let named = |error: ApiError| match shape {
+        CallShape::Tools => error,
+        CallShape::Function => error.about("tool_choice", "function_call"),
+    };
+    let Some(choice) = tool_choice::read(choice, !list.is_empty()).map_err(named)? else {
         return Ok(Tools::default());
     };
-    choice.check(list.iter().map(|tool| tool.name.as_str()))?;
+    choice.check(list.iter().map(|tool| tool.name.as_str())).map_err(named)?;
     let list = list.into_iter().filter(|tool| choice.allows(&tool.name)).collect();
     Ok(Tools { list, parallel, choice: choice.call, shape })
 }

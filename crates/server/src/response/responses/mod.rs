@@ -40,9 +40,7 @@ impl ResponsesFramer {
         recorder: Option<Recorder>,
     ) -> Self {
         let items = Items::new(&response.id, toolbox, encrypted);
-        let framer = Self { response, items, events: Events::default(), recorder };
-        framer.record();
-        framer
+        Self { response, items, events: Events::default(), recorder }
     }
 
     fn record(&self) {
@@ -96,6 +94,10 @@ fn usage_of(usage: Usage) -> WireUsage {
 
 impl Framer for ResponsesFramer {
     type Body = JsonBody;
+
+    fn submitted(&mut self) {
+        self.record();
+    }
 
     fn start(&mut self, frames: &mut Frames) {
         self.response.status = "in_progress";
