@@ -155,14 +155,15 @@ impl Bodies {
     pub async fn untyped_json(&self, request: Request) -> Result<ReceivedBody, ApiError> {
         check_coding(request.headers())?;
         let (bytes, received) = self.receive(request).await?;
-        let reading = match bytes.len() {
-            0..=SMALL_BYTES => return Ok(ReceivedBody { bytes, received, reading: Reading::default() }),
-            ..LONG_MEASURE_BYTES => reading_bytes(&bytes)?,
-            _ => {
-                let bytes = bytes.clone();
-                let counted = tokio::task::spawn_blocking(move || reading_bytes(&bytes)).await;
-                counted.map_err(|error| ApiError::internal(error.to_string()))??
-            }
+        if bytes.len() <= SMALL_BYTES {
+            return Ok(ReceivedBody { bytes, received, reading: Reading::default() });
+        }
+        let reading = if bytes.len() < LONG_MEASURE_BYTES {
+            reading_bytes(&bytes)?
+        } else {
+            let bytes = bytes.clone();
+            let counted = tokio::task::spawn_blocking(move || reading_bytes(&bytes)).await;
+            counted.map_err(|error| ApiError::internal(error.to_string()))??
         };
         let reading = self.room_to_read(reading).await?;
         Ok(ReceivedBody { bytes, received, reading })

@@ -24,7 +24,7 @@ pub struct RequestId(pub String);
 pub async fn layer(mut request: Request, next: Next) -> Response {
     let theirs =
         request.headers().get(HEADER).and_then(|value| value.to_str().ok()).filter(|id| is_valid(id));
-    let id = theirs.map_or_else(|| short_id(), str::to_owned);
+    let id = theirs.map_or_else(short_id, str::to_owned);
     let header = HeaderValue::from_str(&id);
     let span = tracing::info_span!("request", request_id = id);
     request.extensions_mut().insert(RequestId(id));

@@ -58,7 +58,7 @@ pub enum Source {
     /// Plain text.
     Prompt(String),
     /// A conversation, rendered by the chat template.
-    Messages(Conversation),
+    Messages(Box<Conversation>),
 }
 
 /// Whether the tokenizer adds its special tokens.
@@ -100,7 +100,7 @@ impl TokenizeRequest {
 
 fn source(fields: &mut Fields) -> Result<Source, ApiError> {
     let Some(prompt) = fields.text("prompt")? else {
-        return Conversation::read(fields).map(Source::Messages);
+        return Conversation::read(fields).map(|conversation| Source::Messages(Box::new(conversation)));
     };
     Ok(Source::Prompt(prompt))
 }

@@ -155,6 +155,13 @@ pub fn read(fields: &mut Fields) -> Result<Tools, ApiError> {
         return Ok(Tools::default());
     };
     choice.check(list.iter().map(|tool| tool.name.as_str())).map_err(named)?;
+    // The engine names the newer field.
+    if let (CallShape::Function, tool_choice::ToolChoice::Function(name)) = (shape, &choice.call)
+        && list.iter().all(|tool| tool.name != *name)
+    {
+        let message = format!("`function_call` names `{name}`, which is not among the tools");
+        return Err(ApiError::invalid("function_call", message));
+    }
     let list = list.into_iter().filter(|tool| choice.allows(&tool.name)).collect();
     Ok(Tools { list, parallel, choice: choice.call, shape })
 }
