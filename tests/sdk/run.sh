@@ -52,6 +52,7 @@ fi
 
 start
 "$venv/bin/python" "$here/openai_sdk.py" "$url/v1"
+"$venv/bin/python" "$here/request_types.py" "$url"
 stop
 
 "$venv/bin/python" "$here/speech_model.py" "$work/speech" "$work/speech.wav"

@@ -41,6 +41,8 @@ pub enum CommandName {
     CacheRemove,
     /// `omnibus pull`
     Pull,
+    /// `omnibus push`
+    Push,
     /// `omnibus ls`
     ListModels,
     /// `omnibus rm`

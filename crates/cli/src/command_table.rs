@@ -206,6 +206,18 @@ pub const COMMANDS: &[Spec] = &[
         }),
     },
     Spec {
+        name: CommandName::Push,
+        path: &["push"],
+        about: "Upload a model's folder to the hub: `push DIRECTORY org/name`",
+        argument: Some(Argument {
+            name: "DIRECTORY",
+            placeholder: "DIRECTORY",
+            help: "The folder, and then the repository, which is created where there is none.",
+            count: (2, 2),
+            choices: &[],
+        }),
+    },
+    Spec {
         name: CommandName::ListModels,
         path: &["ls"],
         about: "List the models in the hub's cache",

@@ -11,6 +11,7 @@ use omnibus_engine::{
 use crate::error::Error;
 use crate::output;
 use crate::settings::{Config, Verbosity};
+use crate::wrap::Wrap;
 
 /// A finished completion.
 #[derive(Debug)]
@@ -57,7 +58,29 @@ pub fn question(text: &str, media: Vec<ContentPart>) -> Message {
 }
 
 /// Prints a completion as it is generated. Fails when the request fails.
-pub async fn print_stream(mut events: EventStream) -> Result<Completion, Error> {
+pub async fn print_stream(events: EventStream) -> Result<Completion, Error> {
+    print_shaped(events, &mut |piece| output::piece(piece.unwrap_or("\n"))).await
+}
+
+/// Prints a completion as it is generated, wrapped to the terminal where there is one.
+pub async fn print_wrapped(events: EventStream) -> Result<Completion, Error> {
+    let Some(columns) = output::columns() else { return print_stream(events).await };
+    let mut wrap = Wrap::new(columns);
+    let mut print = |piece: Option<&str>| {
+        let text = match piece {
+            Some(piece) => wrap.piece(piece),
+            None => wrap.end() + "\n",
+        };
+        output::piece(&text);
+    };
+    print_shaped(events, &mut print).await
+}
+
+/// Gives each piece to `print`, and `None` at the end.
+async fn print_shaped(
+    mut events: EventStream,
+    print: &mut dyn FnMut(Option<&str>),
+) -> Result<Completion, Error> {
     let (since, mut first, mut text) = (Instant::now(), None, String::new());
     while let Some(event) = events.next().await {
         match event {
@@ -69,11 +92,11 @@ pub async fn print_stream(mut events: EventStream) -> Result<Completion, Error> 
             Event::Delta { delta, .. } => {
                 let more = delta.text();
                 first.get_or_insert_with(|| since.elapsed());
-                output::piece(more);
+                print(Some(more));
                 text.push_str(more);
             }
             Event::Finished { reason, usage, .. } => {
-                output::piece("\n");
+                print(None);
                 let ttft = first.unwrap_or_else(|| since.elapsed());
                 let decode = since.elapsed().saturating_sub(ttft);
                 return Ok(Completion { text, reason, usage, ttft, decode });

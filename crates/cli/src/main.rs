@@ -25,6 +25,7 @@ mod server_client;
 mod settings;
 mod stop_signals;
 mod tips;
+mod wrap;
 
 use std::process::ExitCode;
 

@@ -19,6 +19,12 @@ pub fn piece(text: &str) {
     }
 }
 
+/// The columns of the terminal that results go to; `None` where they go elsewhere.
+pub fn columns() -> Option<usize> {
+    let terminal = console::Term::stdout();
+    terminal.is_term().then(|| terminal.size_checked()).flatten().map(|(_, columns)| columns.into())
+}
+
 /// Prints a diagnostic line to stderr.
 pub fn note(text: impl AsRef<str>) {
     eprintln!("{}", text.as_ref());

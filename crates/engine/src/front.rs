@@ -5,6 +5,7 @@
 
 mod active_requests;
 mod adapters;
+mod bad_words;
 mod call_grammar;
 mod dry_breakers;
 mod embed;

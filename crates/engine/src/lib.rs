@@ -65,6 +65,7 @@ pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
 pub use machine::{Gpu, Machine, machine};
 pub use media::{ByteBudget, MediaBytes, MediaItem, MediaSource, Reserved};
 pub use memory_plan::{MemoryLimit, MemoryPlan};
+pub use mlx::memory::{return_freed, return_large_blocks};
 pub use model_source::ModelSource;
 pub use omnibus_core::{CacheMisses, DRAFT_POSITIONS, DraftPosition, GroupStats};
 pub use omnibus_core::{random, statistic};
@@ -75,9 +76,9 @@ pub use omnibus_text::{
 };
 pub use process::{EngineExit, run_engine};
 pub use request::{
-    CallLimit, Chat, Dry, Input, OutputMode, ProgressReports, PromptEnd, ReasoningPlace, ReportedTokens,
-    Request, SAMPLERS, SamplerKind, SamplerName, Sampling, Stop, StructuredOutput, TOP_LOGPROBS_MAX,
-    ToolChoice,
+    BadWords, CallLimit, Chat, Dry, Input, OutputMode, ProgressReports, PromptEnd, ReasoningPlace,
+    ReportedTokens, Request, SAMPLERS, SamplerKind, SamplerName, Sampling, Stop, StructuredOutput,
+    TOP_LOGPROBS_MAX, ToolChoice,
 };
 pub use sampling_parameter::{SAMPLING_PARAMETERS, SamplingDefaults, SamplingParameter};
 pub use settings::{

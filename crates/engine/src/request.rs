@@ -20,7 +20,7 @@ use crate::media::MediaItem;
 use crate::sampling_parameter::SamplingParameter;
 use crate::speculation::Speculation;
 
-pub use sampling::{Dry, SAMPLERS, SamplerKind, SamplerName, Sampling};
+pub use sampling::{BadWords, Dry, SAMPLERS, SamplerKind, SamplerName, Sampling};
 
 /// One generation. `n` answers are `n` requests with their own ids and seeds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -189,6 +189,8 @@ pub struct Chat {
     pub template_kwargs: Map<String, Value>,
     /// Which of several named templates; `None` lets tools and defaults decide.
     pub template: Option<String>,
+    /// A template of the client's own, in place of the model's.
+    pub own_template: Option<String>,
     /// How the prompt ends.
     pub end: PromptEnd,
 }

@@ -98,6 +98,7 @@ pub(crate) fn needs_history(sampling: &Sampling) -> bool {
         || sampling.presence_penalty != 0.0
         || sampling.frequency_penalty != 0.0
         || sampling.dry.is_on()
+        || !sampling.bad_words.tokens.is_empty()
         || !sampling.processors.is_empty()
 }
 
@@ -157,11 +158,12 @@ impl Sampler {
         let logits = processed.as_ref().unwrap_or(logits);
         let [_, vocab] = logits.dims()?;
         let grammars = std::mem::take(&mut self.masks);
-        let masks = rows.iter().zip(drafted::places(rows)).map(|(row, place)| {
-            let late_stops = self.states.get(&row.sequence).map(|state| &state.late_stops);
-            let forbidden = late_stops.map_or(&[][..], |stops| stops.forbidden(row.position));
+        let places = drafted::places(rows).into_iter().zip(drafts.before_rows(rows));
+        let masks = rows.iter().zip(places).map(|(row, (place, drafted))| {
+            let state = self.states.get(&row.sequence);
+            let forbidden = state.map(|state| state.forbidden(row.position, drafted)).unwrap_or_default();
             let grammar = grammars.get(&row.sequence).and_then(|masks| masks.get(place));
-            masks::of_row(grammar, forbidden, vocab as usize)
+            masks::of_row(grammar, &forbidden, vocab as usize)
         });
         let mut masks: Vec<Option<Cow<'_, TokenMask>>> = masks.collect();
         let shaped = shaped::shaped(logits, rows, &mut self.states, (&drafts, &mut masks))?;

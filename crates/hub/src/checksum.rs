@@ -51,7 +51,6 @@ impl Hasher {
 
     /// Whether what was added is what the checksum is of.
     pub(crate) fn is(self, checksum: &Checksum) -> bool {
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let found = match self {
             Self::Sha256(hasher) => hex(&hasher.finalize()),
             Self::Git(hasher) => hex(&hasher.finalize()),
@@ -59,6 +58,11 @@ impl Hasher {
         };
         checksum.text() == Some(found.as_str())
     }
+}
+
+/// Bytes in hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[test]

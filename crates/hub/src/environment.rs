@@ -4,6 +4,8 @@
 
 use std::path::PathBuf;
 
+use crate::error::Error;
+
 /// Where the hub and the cache are.
 #[derive(Debug, Clone)]
 pub struct HubSettings {
@@ -40,6 +42,17 @@ impl HubSettings {
             token: variable("HF_TOKEN").or_else(stored).filter(|token| !token.is_empty()),
             network: if is_offline { Network::Offline } else { Network::Online },
             cache: variable("HF_HUB_CACHE").map_or_else(|| home.join("hub"), PathBuf::from),
+        }
+    }
+}
+
+impl HubSettings {
+    /// Fails where nothing can be uploaded: before long work whose result is to be.
+    pub fn check_upload(&self) -> Result<(), Error> {
+        match (self.network, &self.token) {
+            (Network::Offline, _) => Err(Error::OfflineUpload),
+            (Network::Online, None) => Err(Error::NoToken),
+            (Network::Online, Some(_)) => Ok(()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Why a model cannot be fetched: one line that says what to do.
+//! Why a model cannot be fetched or uploaded: one line that says what to do.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::id::ModelId;
 
-/// Why a model cannot be fetched.
+/// Why a model cannot be fetched or uploaded.
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum Error {
@@ -22,7 +22,7 @@ pub enum Error {
     Forbidden { what: String },
     #[error("{url} answered {status}")]
     Status { url: String, status: u16 },
-    #[error("{url} answered what is not a list of files: {why}")]
+    #[error("{url} answered what cannot be read: {why}")]
     Listing { url: String, why: String },
     #[error("{id} holds no config.json with *.safetensors; models in other formats cannot be loaded")]
     NotAModel { id: ModelId },
@@ -31,6 +31,22 @@ pub enum Error {
         mlx_name(&id.repository)
     )]
     Gguf { id: ModelId },
+    #[error("{} has no config.json: it is no model's folder", folder.display())]
+    NotAFolder { folder: PathBuf },
+    #[error("{}: the name of a file must be UTF-8", path.display())]
+    FileName { path: PathBuf },
+    #[error("{file} became shorter while it was sent")]
+    Changed { file: String },
+    #[error("the hub does not take {file}: {why}")]
+    Refused { file: String, why: String },
+    #[error("uploads need a token that may write: set HF_TOKEN, or run `huggingface-cli login`")]
+    NoToken,
+    #[error("HF_HUB_OFFLINE forbids to upload")]
+    OfflineUpload,
+    #[error("the token may not write to {what}: take one that may, from the hub's settings")]
+    ReadOnly { what: String },
+    #[error("{url} answered {status}: {why}")]
+    RefusedUpload { url: String, status: u16, why: String },
     #[error("{file}: {problem}; run the command again to resume")]
     Broken { file: String, problem: String },
     #[error("{}: {error}", path.display())]

@@ -1,6 +1,6 @@
 //! Models of a hub: what of a repository is needed, downloads that resume, and the cache that huggingface_hub shares.
 //!
-//! Start at [`Hub::fetch`], [`Cache::list`] and [`ModelId::parse`].
+//! Start at [`Hub::fetch`], [`Hub::push`], [`Cache::list`] and [`ModelId::parse`].
 //!
 //! Invariant: knows nothing of models but the names of their files. What the hub says is not trusted: names stay inside the
 //! cache, and a file has its final name only when its length and its checksum are right.
@@ -13,14 +13,16 @@ mod error;
 mod files;
 mod id;
 mod remote;
+mod upload;
 
 pub use cache::{Cache, CachedModel};
 pub use download::Progress;
 pub use environment::{HubSettings, Network};
 pub use error::Error;
 pub use id::ModelId;
+pub use upload::{Uploaded, Visibility};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use download::Download;
 use remote::Remote;
@@ -64,6 +66,22 @@ impl Hub {
             if is_gguf { Error::Gguf { id: id.clone() } } else { Error::NotAModel { id: id.clone() } }
         })?;
         Download { cache: &self.cache, remote, id, commit: &listing.commit }.run(&files, progress).await
+    }
+
+    /// Uploads the files of a model's folder into a repository, which is created where there is none. Files that it has already,
+    /// with the same content, are not sent.
+    pub async fn push(
+        &self,
+        folder: &Path,
+        id: &ModelId,
+        visibility: Visibility,
+        progress: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<Uploaded, Error> {
+        let remote = self.remote.as_ref().ok_or(Error::OfflineUpload)?;
+        if !remote.has_token() {
+            return Err(Error::NoToken);
+        }
+        upload::folder(remote, folder, id, visibility, progress).await
     }
 }
 

@@ -1,7 +1,8 @@
-//! The hub's API: the files of a revision, and their bytes.
+//! The hub's API: the files of a revision, their bytes, and what an upload sends.
 
 use reqwest::{Client, Response, StatusCode, header};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::checksum::Checksum;
 use crate::error::Error;
@@ -14,6 +15,9 @@ pub(crate) struct Remote {
     endpoint: String,
     token: Option<String>,
 }
+
+/// Most characters of what the hub says about a refusal.
+const SAID_MAX: usize = 300;
 
 /// The files of a revision.
 pub(crate) struct Listing {
@@ -97,6 +101,88 @@ impl Remote {
             StatusCode::FORBIDDEN => Err(Error::Forbidden { what }),
             status => Err(Error::Status { url: url.to_owned(), status: status.as_u16() }),
         }
+    }
+}
+
+/// What uploads send.
+impl Remote {
+    /// The hub's base URL.
+    pub(crate) fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    pub(crate) fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// The address of what is done with a revision.
+    pub(crate) fn api(&self, id: &ModelId, what: &str) -> String {
+        let revision = id.revision.replace('/', "%2F");
+        format!("{}/api/models/{}/{what}/{revision}", self.endpoint, id.repository)
+    }
+
+    /// Posts a body, to the hub with the token.
+    pub(crate) async fn post(
+        &self,
+        url: &str,
+        body: String,
+        kind: &str,
+        what: &str,
+    ) -> Result<Response, Error> {
+        let mut request = self.client.post(url).header(header::CONTENT_TYPE, kind).body(body);
+        if kind.ends_with("+json") {
+            request = request.header(header::ACCEPT, kind);
+        }
+        let is_hub = url.strip_prefix(&self.endpoint).is_some_and(|rest| rest.starts_with('/'));
+        if let Some(token) = self.token.as_ref().filter(|_| is_hub) {
+            request = request.bearer_auth(token);
+        }
+        self.written(request, url, what).await
+    }
+
+    /// Sends bytes to where the hub stores them; the address has all that they need.
+    pub(crate) async fn put(&self, url: &str, bytes: Vec<u8>, what: &str) -> Result<Response, Error> {
+        self.written(self.client.put(url).body(bytes), url, what).await
+    }
+
+    async fn written(
+        &self,
+        request: reqwest::RequestBuilder,
+        url: &str,
+        what: &str,
+    ) -> Result<Response, Error> {
+        // Signed addresses hold secrets behind the question mark.
+        let url = url.split('?').next().unwrap_or_default().to_owned();
+        let response = request.send().await;
+        let response =
+            response.map_err(|error| Error::Unreachable { url: url.clone(), why: reason(&error) })?;
+        let status = response.status();
+        match status {
+            status if status.is_success() => Ok(response),
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                Err(Error::ReadOnly { what: what.to_owned() })
+            }
+            StatusCode::NOT_FOUND => Err(Error::Absent { what: what.to_owned() }),
+            StatusCode::CONFLICT => Err(Error::Status { url, status: status.as_u16() }),
+            status if status.is_client_error() => {
+                let said = response.text().await.unwrap_or_default();
+                let why = said.chars().take(SAID_MAX).collect::<String>().replace(['\n', '\r'], " ");
+                Err(Error::RefusedUpload { url, status: status.as_u16(), why })
+            }
+            status => Err(Error::Status { url, status: status.as_u16() }),
+        }
+    }
+
+    /// The value of a JSON answer.
+    pub(crate) async fn json<T: DeserializeOwned>(&self, url: &str, answer: Response) -> Result<T, Error> {
+        let bytes = answer.bytes().await;
+        let bytes = bytes.map_err(|error| Error::Unreachable { url: url.to_owned(), why: reason(&error) })?;
+        serde_json::from_slice(&bytes).map_err(|error| self.malformed(url, error.to_string()))
+    }
+
+    /// An answer that an upload cannot follow.
+    pub(crate) fn malformed(&self, url: &str, why: String) -> Error {
+        Error::Listing { url: url.to_owned(), why }
     }
 }
 

@@ -10,10 +10,9 @@ use axum::response::Response;
 use futures::StreamExt;
 use omnibus_engine::{AddSpecial, Input, ModelInfo, RequestOrigin, SamplingDefaults};
 use serde_json::Value;
-use tracing::Span;
 use uuid::Uuid;
 
-use crate::app::{App, ModelNames, blocking};
+use crate::app::{App, ModelNames, RequestTemplates, blocking};
 use crate::auth::Tenant;
 use crate::charge::{Charge, PromptCharge};
 use crate::connection_memory::ConnectionMemory;
@@ -29,7 +28,6 @@ use crate::response::{
 };
 use crate::stored_responses::StoredResponses;
 use crate::traces::{Generated, GenerationTrace, RequestTrace};
-use crate::wire;
 use crate::wire::generation::TokenIds;
 
 /// A generation API: a wire module, a lowering and a framer.
@@ -67,6 +65,8 @@ pub struct RequestContext<'a> {
     pub client_id: Option<String>,
     /// Which model names are served.
     pub names: ModelNames,
+    /// Whether requests may have chat templates of their own.
+    pub templates: RequestTemplates,
     /// Responses that are kept.
     pub responses: &'a Arc<StoredResponses>,
     /// The memory of the connection, where it has one.
@@ -243,14 +243,17 @@ async fn submitted<A: Api>(app: &Arc<App>, request: Request) -> Result<Submitted
     let origin = Origin::of(&request);
     let body = app.bodies.json(request).await?;
     let app = Arc::clone(app);
-    blocking(move || submit::<A>(&app, wire::json::parse(&body)?, origin)).await
+    let work = move || {
+        let (value, _reading) = body.parse()?;
+        submit::<A>(&app, value, origin)
+    };
+    blocking(work).await
 }
 
 /// Reads a body, lowers it and submits its requests. Takes milliseconds of CPU: not for an async thread.
 pub fn submit<A: Api>(app: &App, body: Value, origin: Origin) -> Result<Submitted<A::Framer>, ApiError> {
     // A new id: clients may reuse an HTTP request id.
     let response_id = format!("{}{}", A::ID_PREFIX, Uuid::new_v4().simple());
-    Span::current().record("response_id", &response_id);
     let Origin { request_id, tenant, client_id, memory, trace } = origin;
     let key = app.keys.of_tenant(&tenant)?;
     let stream = Arc::new(key.admit()?);
@@ -259,10 +262,11 @@ pub fn submit<A: Api>(app: &App, body: Value, origin: Origin) -> Result<Submitte
         caller: Caller { response_id, tenant },
         client_id,
         names: app.model_names,
+        templates: app.request_templates,
         responses: &app.responses,
         memory,
     };
-    let Prepared { mut batch, framer, delivery } = A::prepare(body, &context)?;
+    let Prepared { mut batch, mut framer, delivery } = A::prepare(body, &context)?;
     for prompt in &mut batch.prompts {
         key.check_model(prompt.model.as_deref(), context.engine)?;
         let of = (prompt.model.as_deref(), context.caller.tenant.as_str());
@@ -273,6 +277,7 @@ pub fn submit<A: Api>(app: &App, body: Value, origin: Origin) -> Result<Submitte
     let submission =
         Submission { app, api: A::NAME, request_id, caller: &context.caller, key: &key, stream, trace };
     let events = submission.submit(batch).map_err(|error| error.with_input_param(A::INPUT_FIELD))?;
+    framer.submitted();
     let response_id = context.caller.response_id;
     Ok(Submitted { response_id, framer, events, choices, delivery, not_enforced })
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
+use omnibus_engine::Chat;
 
 use crate::access::Access;
 use crate::engine::Engine;
@@ -48,6 +49,8 @@ pub struct Settings {
     pub adapter_updates: AdapterUpdates,
     /// Where media may come from.
     pub media_urls: MediaUrls,
+    /// Whether requests may have chat templates of their own.
+    pub request_templates: RequestTemplates,
     /// Metrics by vLLM's names, beside ours.
     pub vllm_metrics: Option<VllmMetrics>,
     /// Where spans of requests go.
@@ -64,6 +67,28 @@ pub enum AdapterUpdates {
     Refused,
     /// Every client may whose key has no role, or the role of an administrator.
     Allowed,
+}
+
+/// Whether requests may have chat templates of their own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RequestTemplates {
+    /// They are refused.
+    #[default]
+    Refused,
+    /// They are rendered, within the limits of all templates.
+    Trusted,
+}
+
+impl RequestTemplates {
+    /// Fails for a conversation with a template of its own, unless it is trusted.
+    pub fn check(self, chat: &Chat) -> Result<(), ApiError> {
+        if chat.own_template.is_none() || self == Self::Trusted {
+            return Ok(());
+        }
+        let message =
+            "`chat_template` is not supported: this server was started without --trust-request-chat-template";
+        Err(ApiError::unsupported("chat_template", message))
+    }
 }
 
 /// Which model names are served where clients choose names of their own.
@@ -91,6 +116,7 @@ impl Default for Settings {
             responses: Arc::default(),
             adapter_updates: AdapterUpdates::default(),
             media_urls: MediaUrls::default(),
+            request_templates: RequestTemplates::default(),
             vllm_metrics: None,
             traces: None,
             records: None,
@@ -124,6 +150,8 @@ pub struct App {
     pub adapter_updates: AdapterUpdates,
     /// Where media may come from.
     pub media_urls: MediaUrls,
+    /// Whether requests may have chat templates of their own.
+    pub request_templates: RequestTemplates,
     /// Metrics by vLLM's names, beside ours.
     pub vllm_metrics: Option<VllmMetrics>,
     /// Where spans of requests go.
@@ -157,6 +185,7 @@ impl App {
             responses: Arc::clone(&settings.responses),
             adapter_updates: settings.adapter_updates,
             media_urls: settings.media_urls.clone(),
+            request_templates: settings.request_templates,
             vllm_metrics: settings.vllm_metrics.clone(),
             traces: settings.traces.clone(),
             records: settings.records.clone(),

@@ -213,6 +213,12 @@ impl ApiError {
         if self.param.as_deref() == Some("model") { self.with_param(param) } else { self }
     }
 
+    /// This error about another field, which has the one's meaning in an older form of the API.
+    pub fn about(self, field: &str, older: &str) -> Self {
+        let message = self.message.replace(field, older);
+        Self { message, param: self.param.map(|param| param.replace(field, older)), ..self }
+    }
+
     /// The kind.
     pub fn kind(&self) -> ErrorKind {
         self.kind

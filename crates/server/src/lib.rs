@@ -28,6 +28,7 @@ mod outbound;
 mod records;
 mod request_id;
 pub mod response;
+mod room;
 mod root_path;
 mod routes;
 mod stored_responses;
@@ -37,7 +38,7 @@ pub mod wire;
 
 pub use access::{Access, AllowedHosts, AllowedOrigins, HostError, OriginError};
 pub use api::{Api, Origin, Prepared, RequestContext, generate, respond};
-pub use app::{AdapterUpdates, App, ModelNames, Settings};
+pub use app::{AdapterUpdates, App, ModelNames, RequestTemplates, Settings};
 pub use connection_memory::ConnectionMemory;
 pub use engine::{Engine, Events, ModelName, Transcripts};
 pub use error::{ApiError, ErrorFormat, ErrorKind, Overflow, render as render_errors};

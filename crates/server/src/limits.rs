@@ -1,8 +1,7 @@
-//! Limits on request bodies: size, time and content type.
+//! Limits on request bodies: size, time, content type, and how many bytes are held at once.
 //!
 //! Invariant: a limit is checked before memory is allocated for the limited data.
 
-use std::ops::Deref;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -11,19 +10,27 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use omnibus_engine::{ByteBudget, Reserved};
+use serde_json::Value;
 
 use crate::error::ApiError;
+use crate::room::{Place, Room};
+use crate::wire::json;
 
 /// Limits on HTTP requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Largest body, in bytes.
     pub body_bytes: usize,
-    /// Most bytes of all bodies that are being received or read. At least one largest body has room.
-    pub all_bodies_bytes: usize,
+    /// Most bytes of all bodies that are being received or wait to be read. At least one largest body has room.
+    pub received_bytes: usize,
+    /// Most bytes that all bodies take while they are read. One that would take more is read alone.
+    pub read_bytes: usize,
+    /// Longest time that a body waits for room.
+    pub room_wait: Duration,
     /// Longest time for a body to arrive.
     pub body_timeout: Duration,
+    /// Longest time without any of a body that has room.
+    pub stall_timeout: Duration,
     /// Longest time for the request line and headers to arrive.
     pub header_timeout: Duration,
 }
@@ -32,13 +39,27 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             body_bytes: 32 << 20,
-            all_bodies_bytes: 1 << 30,
+            received_bytes: 64 << 20,
+            read_bytes: 128 << 20,
+            room_wait: Duration::from_secs(60),
             body_timeout: Duration::from_secs(60),
+            stall_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(30),
         }
     }
 }
 
+/// Bodies up to this size need no room.
+const SMALL_BYTES: usize = 64 << 10;
+/// Bytes that reading takes for each byte of a body, measured with a chat of one long message: the body, what its escapes stand
+/// for, the text in the conversation and in the rendered prompt.
+const READ_BYTES: usize = 4;
+/// Bytes that reading takes for each value of a body: objects of one key take most.
+const VALUE_BYTES: usize = 192;
+/// Memory that reading took is returned to the system from this size on.
+const RETURNED_BYTES: usize = 16 << 20;
+/// Bodies from this size on are measured off the threads that serve connections.
+const LONG_MEASURE_BYTES: usize = 1 << 20;
 /// Most bytes of a too large body that are read and discarded, so that the client gets to read the response.
 const DISCARD_BYTES_MAX: usize = 256 << 20;
 /// Longest time spent on discarding.
@@ -48,29 +69,66 @@ const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Bodies {
     limits: Limits,
-    /// Of all bodies.
-    budget: ByteBudget,
+    /// For bodies that arrive.
+    receiving: Room,
+    /// For what becomes of them.
+    reading: Room,
 }
 
-/// A body, which counts towards the budget until it is dropped.
+/// A JSON body that is not parsed yet.
 #[derive(Debug)]
 pub struct ReceivedBody {
     bytes: Bytes,
-    reserved: Reserved,
+    received: Option<Place>,
+    /// What reading it takes.
+    reading: Reading,
 }
 
-impl Deref for ReceivedBody {
-    type Target = [u8];
+/// What a request takes of the room until this is dropped: once its texts are tokenized or gone.
+#[derive(Debug, Default)]
+pub struct Reading {
+    place: Option<Place>,
+    freed: Freed,
+}
 
-    fn deref(&self) -> &[u8] {
-        &self.bytes
+/// What happens to memory that was taken.
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Freed {
+    /// The allocator keeps it, for the next request.
+    #[default]
+    Kept,
+    /// The system gets it.
+    Returned,
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        // Before others take the place.
+        if self.freed == Freed::Returned {
+            omnibus_engine::return_freed();
+        }
+        drop(self.place.take());
+    }
+}
+
+impl ReceivedBody {
+    /// The body's value, with what it takes of the room.
+    pub fn parse(self) -> Result<(Value, Reading), ApiError> {
+        let Self { bytes, received, reading } = self;
+        let value = json::parse(&bytes);
+        drop((bytes, received));
+        Ok((value?, reading))
     }
 }
 
 impl Bodies {
     /// Within these limits.
     pub fn new(limits: Limits) -> Self {
-        Self { limits, budget: ByteBudget::new(limits.all_bodies_bytes.max(limits.body_bytes) as u64) }
+        Self {
+            limits,
+            receiving: Room::new(limits.received_bytes.max(limits.body_bytes), limits.room_wait),
+            reading: Room::new(limits.read_bytes.max(limits.body_bytes), limits.room_wait),
+        }
     }
 
     /// Largest body, in bytes.
@@ -78,9 +136,12 @@ impl Bodies {
         self.limits.body_bytes
     }
 
-    /// What a message that has arrived takes of the budget while it is read.
-    pub fn message(&self, bytes: usize) -> Result<Reserved, ApiError> {
-        self.budget.reserve(bytes as u64).ok_or_else(over_budget)
+    /// What a message that has arrived takes of the room while it is read.
+    pub async fn message(&self, text: &[u8]) -> Result<Reading, ApiError> {
+        match text.len() {
+            0..=SMALL_BYTES => Ok(Reading::default()),
+            _ => self.room_to_read(reading_bytes(text)?).await,
+        }
     }
 
     /// The JSON body of a request, not parsed yet.
@@ -93,61 +154,95 @@ impl Bodies {
     /// it may: its origin was checked.
     pub async fn untyped_json(&self, request: Request) -> Result<ReceivedBody, ApiError> {
         check_coding(request.headers())?;
-        self.receive(request).await
+        let (bytes, received) = self.receive(request).await?;
+        if bytes.len() <= SMALL_BYTES {
+            return Ok(ReceivedBody { bytes, received, reading: Reading::default() });
+        }
+        let reading = if bytes.len() < LONG_MEASURE_BYTES {
+            reading_bytes(&bytes)?
+        } else {
+            let bytes = bytes.clone();
+            let counted = tokio::task::spawn_blocking(move || reading_bytes(&bytes)).await;
+            counted.map_err(|error| ApiError::internal(error.to_string()))??
+        };
+        let reading = self.room_to_read(reading).await?;
+        Ok(ReceivedBody { bytes, received, reading })
     }
 
-    /// The body of a form, the boundary of its parts, and what it takes of the budget until that is dropped.
-    pub async fn form(&self, request: Request) -> Result<(Bytes, String, Reserved), ApiError> {
+    async fn room_to_read(&self, bytes: usize) -> Result<Reading, ApiError> {
+        let place = Some(self.reading.place(bytes).await.ok_or_else(busy)?);
+        Ok(Reading { place, freed: if bytes < RETURNED_BYTES { Freed::Kept } else { Freed::Returned } })
+    }
+
+    /// The body of a form, the boundary of its parts, and what it takes of the room until that is dropped.
+    pub async fn form(&self, request: Request) -> Result<(Bytes, String, Option<Place>), ApiError> {
         let kind = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let boundary = multer::parse_boundary(kind.unwrap_or_default()).map_err(|_| {
             ApiError::unsupported_media(
                 "the header `content-type` must be `multipart/form-data` with a boundary",
             )
         })?;
-        let ReceivedBody { bytes, reserved } = self.receive(request).await?;
-        Ok((bytes, boundary, reserved))
+        let (bytes, place) = self.receive(request).await?;
+        Ok((bytes, boundary, place))
     }
 
-    async fn receive(&self, request: Request) -> Result<ReceivedBody, ApiError> {
+    async fn receive(&self, request: Request) -> Result<(Bytes, Option<Place>), ApiError> {
         let (head, body) = request.into_parts();
         let most = self.limits.body_bytes;
         let too_large = || ApiError::too_large(format!("the body must be at most {most} bytes"));
         let declared =
-            head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-        if declared.is_some_and(|bytes| bytes > most as u64) {
+            head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+        if declared.is_some_and(|bytes| bytes > most) {
             discard(body, &head.headers).await;
             return Err(too_large());
         }
-        let read = tokio::time::timeout(self.limits.body_timeout, self.read(body)).await;
-        let (rest, error) =
-            match read.map_err(|_| ApiError::body_timeout(self.limits.body_timeout.as_secs()))?? {
-                Read::All(received) => return Ok(received),
-                Read::TooLarge(rest) => (rest, too_large()),
-                Read::OverBudget(rest) => (rest, over_budget()),
-            };
-        discard(rest, &head.headers).await;
-        Err(error)
+        // The whole room that it may need: bodies that each have a part of it would wait for each other.
+        let wanted = declared.unwrap_or(most);
+        let place = match wanted {
+            0..=SMALL_BYTES => None,
+            _ => match self.receiving.place(wanted).await {
+                Some(place) => Some(place),
+                None => {
+                    discard(body, &head.headers).await;
+                    return Err(busy());
+                }
+            },
+        };
+        let read = tokio::time::timeout(self.limits.body_timeout, self.read(body, declared)).await;
+        match read.map_err(|_| ApiError::body_timeout(self.limits.body_timeout.as_secs()))?? {
+            Read::All(bytes) => Ok((bytes, place)),
+            Read::TooLarge(rest) => {
+                drop(place);
+                discard(rest, &head.headers).await;
+                Err(too_large())
+            }
+        }
     }
 
-    async fn read(&self, mut body: Body) -> Result<Read, ApiError> {
-        let mut bytes = BytesMut::new();
-        let mut reserved = self.budget.nothing();
-        while let Some(frame) = body.frame().await {
+    async fn read(&self, mut body: Body, declared: Option<usize>) -> Result<Read, ApiError> {
+        let mut bytes = BytesMut::with_capacity(declared.unwrap_or_default());
+        let stall = self.limits.stall_timeout;
+        loop {
+            let frame = tokio::time::timeout(stall, body.frame()).await;
+            let Some(frame) = frame.map_err(|_| ApiError::body_timeout(stall.as_secs()))? else { break };
             let frame = frame.map_err(|error| ApiError::malformed(format!("the body broke off: {error}")))?;
             let Ok(data) = frame.into_data() else { continue };
             if bytes.len() + data.len() > self.limits.body_bytes {
                 return Ok(Read::TooLarge(body));
             }
-            if !reserved.grow(data.len() as u64) {
-                return Ok(Read::OverBudget(body));
-            }
             bytes.extend_from_slice(&data);
         }
-        Ok(Read::All(ReceivedBody { bytes: bytes.freeze(), reserved }))
+        Ok(Read::All(bytes.freeze()))
     }
 }
 
-fn over_budget() -> ApiError {
+/// Bytes that reading a body takes.
+fn reading_bytes(body: &[u8]) -> Result<usize, ApiError> {
+    let values = json::count_values(body)?;
+    Ok(body.len().saturating_mul(READ_BYTES).saturating_add(values.saturating_mul(VALUE_BYTES)))
+}
+
+fn busy() -> ApiError {
     ApiError::busy("the server is receiving too many large requests")
 }
 
@@ -171,10 +266,8 @@ fn check_coding(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 enum Read {
-    All(ReceivedBody),
+    All(Bytes),
     TooLarge(Body),
-    /// Other bodies take what there is.
-    OverBudget(Body),
 }
 
 /// Reads and drops the rest of a body: most clients read the response only after they sent everything. A client that

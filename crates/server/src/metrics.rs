@@ -148,7 +148,7 @@ pub async fn layer(request: Request, next: Next) -> Response {
     let failed = response.extensions().get::<Failed>();
     let error = failed.and_then(|failed| failed.0.unlogged_message()).map(str::to_owned);
     let seconds = since.elapsed().as_secs_f64();
-    tracing::info!(method, route, status, seconds, error, "response");
+    tracing::info!(method, route, status, seconds = (seconds * 1e3).round() / 1e3, error, "response");
     histogram!("omnibus_http_request_seconds", "route" => route.clone()).record(seconds);
     let labels = [("route", route), ("method", method.into()), ("status", status.to_string())];
     counter!("omnibus_http_requests_total", &labels).increment(1);

@@ -73,13 +73,15 @@ struct RequestMetrics {
     api: &'static str,
     since: Instant,
     first: Option<Instant>,
+    /// Seconds in the queue.
+    queued: Option<f64>,
     outcome: Option<&'static str>,
     vllm: Option<VllmRequest>,
 }
 
 impl RequestMetrics {
     fn new(api: &'static str) -> Self {
-        Self { api, since: Instant::now(), first: None, outcome: None, vllm: None }
+        Self { api, since: Instant::now(), first: None, queued: None, outcome: None, vllm: None }
     }
 
     /// Records when the first output came.
@@ -115,7 +117,11 @@ impl RequestMetrics {
             }
         }
         match event {
-            Event::Started { .. } => self.record("omnibus_queue_seconds", self.since.elapsed().as_secs_f64()),
+            Event::Started { .. } => {
+                let seconds = self.since.elapsed().as_secs_f64();
+                self.queued = Some(seconds);
+                self.record("omnibus_queue_seconds", seconds);
+            }
             Event::Delta { .. } => self.observe_first(),
             Event::Finished { reason, usage, .. } => self.finish(*reason, usage),
             Event::Prompt(_)
@@ -148,8 +154,18 @@ impl RequestMetrics {
         counter!("omnibus_cached_tokens_total").increment(usage.cached_tokens as u64);
         counter!("omnibus_generated_tokens_total").increment(usage.completion_tokens as u64);
         let seconds = self.since.elapsed().as_secs_f64();
-        let Usage { prompt_tokens, cached_tokens, completion_tokens, .. } = *usage;
-        tracing::debug!(prompt_tokens, cached_tokens, completion_tokens, seconds, "generation finished");
+        let Usage { prompt_tokens, cached_tokens, completion_tokens: generated_tokens, .. } = *usage;
+        let ttft = self.first.map(|first| first.duration_since(self.since).as_secs_f64());
+        tracing::info!(
+            outcome = self.outcome,
+            prompt_tokens,
+            cached_tokens,
+            generated_tokens,
+            queue_s = self.queued.map(milliseconds),
+            ttft_s = ttft.map(milliseconds),
+            total_s = milliseconds(seconds),
+            "generation"
+        );
         self.record("omnibus_e2e_seconds", seconds);
         if let (Some(first), 2..) = (self.first, usage.completion_tokens) {
             self.record(
@@ -162,6 +178,11 @@ impl RequestMetrics {
     fn record(&self, name: &'static str, seconds: f64) {
         histogram!(name, "api" => self.api).record(seconds);
     }
+}
+
+/// Seconds, to the millisecond.
+fn milliseconds(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
 }
 
 impl Drop for RequestMetrics {

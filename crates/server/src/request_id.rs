@@ -4,13 +4,15 @@ use axum::extract::Request;
 use axum::http::HeaderValue;
 use axum::middleware::Next;
 use axum::response::Response;
-use tracing::{Instrument, field};
+use tracing::Instrument;
 use uuid::Uuid;
 
 /// Name of the header.
 pub const HEADER: &str = "x-request-id";
 /// Its name in Anthropic's API, whose clients show no other.
 const ANTHROPIC_HEADER: &str = "request-id";
+/// Digits of an id that a client did not choose.
+const SHORT_DIGITS: usize = 12;
 /// Longest id accepted from a client, in bytes.
 const BYTES_MAX: usize = 128;
 
@@ -22,9 +24,9 @@ pub struct RequestId(pub String);
 pub async fn layer(mut request: Request, next: Next) -> Response {
     let theirs =
         request.headers().get(HEADER).and_then(|value| value.to_str().ok()).filter(|id| is_valid(id));
-    let id = theirs.map_or_else(|| format!("req-{}", Uuid::new_v4().simple()), str::to_owned);
+    let id = theirs.map_or_else(short_id, str::to_owned);
     let header = HeaderValue::from_str(&id);
-    let span = tracing::info_span!("request", request_id = id, response_id = field::Empty);
+    let span = tracing::info_span!("request", request_id = id);
     request.extensions_mut().insert(RequestId(id));
     let mut response = next.run(request).instrument(span).await;
     if let Ok(value) = header {
@@ -32,6 +34,12 @@ pub async fn layer(mut request: Request, next: Next) -> Response {
         response.headers_mut().insert(HEADER, value);
     }
     response
+}
+
+/// Short enough to be read aloud, and unique among the requests of years.
+fn short_id() -> String {
+    let id = Uuid::new_v4().simple().to_string();
+    format!("req-{}", id.get(..SHORT_DIGITS).unwrap_or(&id))
 }
 
 fn is_valid(id: &str) -> bool {
@@ -45,6 +53,7 @@ mod tests {
 
     #[test]
     fn ids_are_short_and_plain_ascii() {
+        assert!(is_valid(&short_id()) && short_id().len() == 16 && short_id() != short_id());
         assert!(is_valid("req-1.a:B_2"));
         assert!(!is_valid(""));
         assert!(!is_valid("a b"));

@@ -102,6 +102,11 @@ impl StoredResponses {
         }
     }
 
+    /// How many are in memory.
+    pub fn count(&self) -> usize {
+        self.lock().by_id.len()
+    }
+
     /// A response of this tenant.
     pub fn get(&self, tenant: &str, id: &str) -> Option<StoredResponse> {
         self.read(tenant, id).filter(|_| !conversations::is_id(id))

@@ -1,12 +1,16 @@
 //! A server that plays the hub, and a second one that plays the host it redirects to.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use sha1::{Digest, Sha1};
 use sha2::Sha256;
+
+pub use uploads::Uploads;
+
+mod uploads;
 
 /// The commit of every repository.
 pub const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
@@ -33,6 +37,7 @@ struct State {
     requests: usize,
     saw_token: bool,
     tokens_of_other_host: Vec<bool>,
+    uploads: Uploads,
 }
 
 /// The server that plays the hub.
@@ -80,6 +85,11 @@ impl FakeHub {
         self.state.lock().unwrap().answers.insert(file.to_owned(), answers.to_vec());
     }
 
+    /// What was uploaded.
+    pub fn uploads(&self) -> impl std::ops::DerefMut<Target = Uploads> {
+        Uploaded(self.state.lock().unwrap())
+    }
+
     /// How many requests came.
     pub fn requests(&self) -> usize {
         self.state.lock().unwrap().requests
@@ -101,6 +111,23 @@ impl FakeHub {
     }
 }
 
+/// What was uploaded, while no request is answered.
+struct Uploaded<'a>(MutexGuard<'a, State>);
+
+impl std::ops::Deref for Uploaded<'_> {
+    type Target = Uploads;
+
+    fn deref(&self) -> &Uploads {
+        &self.0.uploads
+    }
+}
+
+impl std::ops::DerefMut for Uploaded<'_> {
+    fn deref_mut(&mut self) -> &mut Uploads {
+        &mut self.0.uploads
+    }
+}
+
 /// Serves connections until the process ends. `other`: where redirects lead; `None` of that host itself.
 fn listen(state: Arc<Mutex<State>>, other: Option<SocketAddr>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -108,20 +135,21 @@ fn listen(state: Arc<Mutex<State>>, other: Option<SocketAddr>) -> SocketAddr {
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let state = Arc::clone(&state);
-            std::thread::spawn(move || serve(stream, &state, other));
+            std::thread::spawn(move || serve(stream, &state, (address, other)));
         }
     });
     address
 }
 
-fn serve(mut stream: TcpStream, state: &Mutex<State>, other: Option<SocketAddr>) {
+fn serve(mut stream: TcpStream, state: &Mutex<State>, (own, other): (SocketAddr, Option<SocketAddr>)) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut line = String::new();
     if reader.read_line(&mut line).unwrap_or(0) == 0 {
         return;
     }
+    let method = line.split(' ').next().unwrap().to_owned();
     let path = line.split(' ').nth(1).unwrap().to_owned();
-    let (mut range, mut token) = (None, false);
+    let (mut range, mut token, mut length) = (None, false, 0);
     loop {
         let mut header = String::new();
         reader.read_line(&mut header).unwrap();
@@ -133,12 +161,25 @@ fn serve(mut stream: TcpStream, state: &Mutex<State>, other: Option<SocketAddr>)
         if let Some(from) = header.strip_prefix("range: bytes=") {
             range = from.trim_end_matches('-').parse().ok();
         }
+        if let Some(bytes) = header.strip_prefix("content-length: ") {
+            length = bytes.parse().unwrap();
+        }
     }
     state.lock().unwrap().requests += 1;
+    if method != "GET" {
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        let sent = uploads::Sent { method: &method, path: &path, token, body: &body };
+        let answered = state.lock().unwrap().uploads.answer(&sent, own, other.unwrap_or(own));
+        let (status, headers, body) = answered.unwrap_or(("404 Not Found", Vec::new(), Vec::new()));
+        return answer(&mut stream, status, &headers, &body);
+    }
     match path.strip_prefix("/api/models/") {
         Some(api) => {
-            let files = state.lock().unwrap().files.clone();
-            listing(&mut stream, api.split("/revision/").next().unwrap(), files)
+            let repository = api.split("/revision/").next().unwrap();
+            let uploaded = state.lock().unwrap().uploads.files.get(repository).cloned();
+            let files = uploaded.clone().unwrap_or_else(|| state.lock().unwrap().files.clone());
+            listing(&mut stream, if uploaded.is_some() { "org/tiny" } else { repository }, files)
         }
         None => file(&mut stream, state, &path, range, token, other),
     }

@@ -14,6 +14,9 @@ use crate::error::Error;
 use crate::settings::Config;
 use crate::{environment, model, output};
 
+/// The temperature of an answer that is generated again, where that of others is 0.
+const RETRY_TEMPERATURE: f32 = 0.7;
+
 /// The slash commands.
 const COMMANDS: &[(&str, &str)] = &[
     ("/help", "list the commands"),
@@ -22,7 +25,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("/image FILE", "show an image with the next message, to models that see"),
     ("/video FILE", "show a video with the next message, to models that see videos"),
     ("/audio FILE", "play audio with the next message, to models that hear"),
-    ("/retry", "generate the last answer again"),
+    ("/retry", "answer the last message again, sampled anew"),
     ("/quit", "quit, as does Ctrl-D"),
 ];
 
@@ -38,7 +41,7 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
         // The file does not exist the first time.
         _ = editor.load_history(path);
     }
-    output::note("/help lists the commands; Ctrl-C cancels an answer, Ctrl-D quits.");
+    output::note(greeting(&handle));
     let mut session = ChatSession {
         config,
         handle,
@@ -46,6 +49,7 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
         messages: Vec::new(),
         media: Vec::new(),
         next: Vec::new(),
+        retries: 0,
     };
     while let Some(line) = read(&mut editor)? {
         if session.handle_line(&line)? == Flow::Quit {
@@ -56,6 +60,16 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
         save(&mut editor, path);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Which model answers, and how to go on.
+fn greeting(handle: &Handle) -> String {
+    let models = handle.models();
+    let model = models.first().map(|model| {
+        let context = model.details().map(|details| format!(", {} tokens of context", details.max_model_len));
+        format!("{}{}. ", model.id, context.unwrap_or_default())
+    });
+    format!("{}/help lists the commands; Ctrl-C cancels an answer, Ctrl-D quits.", model.unwrap_or_default())
 }
 
 fn read(editor: &mut DefaultEditor) -> Result<Option<String>, Error> {
@@ -99,6 +113,8 @@ struct ChatSession<'a> {
     media: Vec<MediaItem>,
     /// The parts of the next message that refer to them.
     next: Vec<ContentPart>,
+    /// How often the last message was answered again.
+    retries: u64,
 }
 
 impl ChatSession<'_> {
@@ -109,13 +125,20 @@ impl ChatSession<'_> {
             "" => {}
             "/quit" | "/exit" => return Ok(Flow::Quit),
             "/help" => self.help(),
-            "/reset" => self.reset(),
+            "/reset" => {
+                self.reset();
+                output::note("the conversation begins anew");
+            }
             "/image" => self.attach(rest, ContentPart::Image),
             "/video" => self.attach(rest, ContentPart::Video),
             "/audio" => self.attach(rest, ContentPart::Audio),
             "/system" => {
                 self.reset();
                 self.system = (!rest.is_empty()).then(|| rest.trim().to_owned());
+                output::note(match &self.system {
+                    Some(_) => "the system prompt is set; the conversation begins anew",
+                    None => "there is no system prompt now; the conversation begins anew",
+                });
             }
             "/retry" => self.retry()?,
             word if word.starts_with('/') => {
@@ -124,6 +147,7 @@ impl ChatSession<'_> {
             _ => {
                 let (parts, all) = (std::mem::take(&mut self.next), self.media.len());
                 let before = all - parts.len();
+                self.retries = 0;
                 self.ask(completion_output::question(line, parts))?;
                 if self.messages.last().map(|message| &message.role) != Some(&Role::Assistant) {
                     self.media.truncate(before);
@@ -161,7 +185,15 @@ impl ChatSession<'_> {
             self.messages.pop();
         }
         match self.messages.pop() {
-            Some(question) => self.ask(question),
+            Some(question) => {
+                self.retries += 1;
+                if self.config.prompt.sampling.temperature == 0.0 {
+                    output::note(format!(
+                        "the temperature is 0, which gives the same answer: this one is sampled at {RETRY_TEMPERATURE}"
+                    ));
+                }
+                self.ask(question)
+            }
             None => {
                 output::note("there is no message to answer again");
                 Ok(())
@@ -174,10 +206,14 @@ impl ChatSession<'_> {
         self.messages.push(question);
         let system = self.system.as_deref().map(|system| Message::new(Role::System, system));
         let messages = system.into_iter().chain(self.messages.iter().cloned()).collect();
-        match self.answer(completion_output::request(
-            self.config,
-            completion_output::chat(messages, self.media.clone()),
-        )) {
+        let input = completion_output::chat(messages, self.media.clone());
+        let mut request = completion_output::request(self.config, input);
+        // A seed that was chosen gives the same answer again; each retry has one of its own.
+        request.sampling.seed = request.sampling.seed.map(|seed| seed.wrapping_add(self.retries));
+        if self.retries > 0 && request.sampling.temperature == 0.0 {
+            request.sampling.temperature = RETRY_TEMPERATURE;
+        }
+        match self.answer(request) {
             Ok(completion) => {
                 completion_output::print_stats(self.config, &self.handle, &completion);
                 self.messages.push(Message::new(Role::Assistant, &completion.text));
@@ -195,7 +231,7 @@ impl ChatSession<'_> {
         let id = request.id.clone();
         let events = self.handle.submit(request).map_err(Error::failed)?;
         completion_output::runtime()?.block_on(async {
-            let mut printed = std::pin::pin!(completion_output::print_stream(events));
+            let mut printed = std::pin::pin!(completion_output::print_wrapped(events));
             tokio::select! {
                 completion = &mut printed => completion,
                 _ = tokio::signal::ctrl_c() => {

@@ -9,6 +9,7 @@ use omnibus_offline::conversion::{
 };
 use omnibus_offline::perplexity::{TokenSequences, read_tokens};
 
+use super::push;
 use crate::error::Error;
 use crate::settings::{Config, ConversionSettings, WeightChange};
 use crate::{model, output, progress};
@@ -20,6 +21,7 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
         return Err(Error::usage("missing model: pass --hf-path DIRECTORY or org/name"));
     };
     let packing = packing(settings)?;
+    let upload = settings.upload.as_deref().map(push::destination).transpose()?;
     let source = model::source(Some(from), &[])?;
     let conversion = conversion::of_model(&source, &settings.to, packing, settings.dtype);
     let conversion = with_adapter(conversion, config.engine.adapter.as_deref());
@@ -43,6 +45,9 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
         summary.bytes as f64 / 1e9,
         summary.bits_per_weight(),
     ));
+    if let Some(repository) = upload {
+        push::push(&settings.to, &repository, settings.visibility)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

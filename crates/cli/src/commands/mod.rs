@@ -20,6 +20,7 @@ mod models;
 mod named;
 mod perplexity;
 mod ps;
+mod push;
 mod replay;
 mod run;
 mod sampling_defaults;
@@ -74,6 +75,7 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
         CommandName::CacheList => cache::list(&config),
         CommandName::CacheRemove => cache::remove(&config, &arguments),
         CommandName::Pull => hub::pull(&arguments),
+        CommandName::Push => push::run(&arguments, config.conversion.visibility),
         CommandName::ListModels => hub::list(config.output),
         CommandName::RemoveModels => hub::remove(&arguments),
         CommandName::Completions => completions::run(&arguments),

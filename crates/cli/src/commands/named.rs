@@ -58,6 +58,7 @@ pub fn take(command: CommandName, arguments: &[String], config: &mut Config) -> 
         | CommandName::CacheList
         | CommandName::CacheRemove
         | CommandName::ListModels
+        | CommandName::Push
         | CommandName::Completions => Ok(arguments.to_vec()),
     }
 }

@@ -68,6 +68,10 @@ async fn serve(
         EngineIsolation::Process => Some(engine::isolation(&config)?),
         EngineIsolation::InProcess => None,
     };
+    if isolation.is_some() {
+        // This process holds requests, and no arrays.
+        omnibus_engine::return_large_blocks();
+    }
     let started = tokio::task::spawn_blocking(move || match isolation {
         Some(isolation) => omnibus_engine::start_isolated(sources, settings_of_engine, isolation),
         None => omnibus_engine::start(sources, settings_of_engine),

@@ -38,6 +38,7 @@ pub fn settings(listen: &Listen, queue_places: usize) -> Result<Settings, Error>
         limits: Limits { body_bytes: listen.body_bytes, ..Limits::default() },
         shutdown_timeout: Duration::from_secs_f64(listen.shutdown_timeout_s),
         model_names: listen.model_names,
+        request_templates: listen.request_templates,
         responses: Arc::new(responses),
         adapter_updates: listen.adapter_updates,
         media_urls: MediaUrls::new(&listen.media_domains, &listen.media_directories)

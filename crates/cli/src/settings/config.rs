@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use omnibus_engine::{Sampling, Settings as EngineSettings, StructuredOutput};
+use omnibus_hub::Visibility;
 use omnibus_offline::conversion::{Dtype, QuantMode, Recipe};
-use omnibus_server::{AdapterUpdates, AllowedHosts, AllowedOrigins, ModelNames, RootPath};
+use omnibus_server::{AdapterUpdates, AllowedHosts, AllowedOrigins, ModelNames, RequestTemplates, RootPath};
 
 use crate::replay::Pace;
 
@@ -86,6 +87,8 @@ pub struct Listen {
     pub shutdown_timeout_s: f64,
     /// Which model names are served where clients choose names of their own.
     pub model_names: ModelNames,
+    /// Whether requests may have chat templates of their own.
+    pub request_templates: RequestTemplates,
     /// Folder of what outlives the server.
     pub state_dir: Option<PathBuf>,
     /// Whether clients may load and unload adapters.
@@ -375,6 +378,10 @@ pub struct ConversionSettings {
     pub calibration_sequences: usize,
     /// The type of floats; `None` is the config's.
     pub dtype: Option<Dtype>,
+    /// The repository that the result is uploaded to.
+    pub upload: Option<String>,
+    /// Who sees a repository that an upload creates.
+    pub visibility: Visibility,
 }
 
 impl Default for ConversionSettings {
@@ -391,6 +398,8 @@ impl Default for ConversionSettings {
             calibration: None,
             calibration_sequences: 0,
             dtype: None,
+            upload: None,
+            visibility: Visibility::Private,
         }
     }
 }

@@ -126,7 +126,11 @@ impl Resolved {
             None => format!("# {} is unset", setting.name),
             Some(_) if setting.name == "api-key" => format!("# {} is hidden ({source})", setting.name),
             Some(value) => {
-                let assignment = format!("{} = {}", setting.name, value.shown());
+                let shown = match setting.kind {
+                    Kind::Bytes => value.shown_size(),
+                    _ => value.shown(),
+                };
+                let assignment = format!("{} = {shown}", setting.name);
                 format!("{assignment:<40} # {source}")
             }
         };

@@ -130,6 +130,7 @@ const CACHE_DIR: &[CommandName] = &[
     CommandName::CacheRemove,
 ];
 const CONVERT: &[CommandName] = &[CommandName::Convert];
+const UPLOADING: &[CommandName] = &[CommandName::Convert, CommandName::Push];
 /// Commands that quantize.
 const QUANTIZED: &[CommandName] = &[CommandName::Convert, CommandName::Perplexity];
 const PERPLEXITY: &[CommandName] = &[CommandName::Perplexity];

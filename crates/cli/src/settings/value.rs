@@ -127,6 +127,22 @@ fn limit(most: u64) -> String {
     if most == u64::MAX { "2^64-1".into() } else { most.to_string() }
 }
 
+/// Bytes with the unit that is exact and shortest.
+fn size(bytes: u64) -> String {
+    const UNITS: &[(u64, &str)] = &[
+        (1 << 40, "TiB"),
+        (1_000_000_000_000, "TB"),
+        (1 << 30, "GiB"),
+        (1_000_000_000, "GB"),
+        (1 << 20, "MiB"),
+        (1_000_000, "MB"),
+        (1 << 10, "KiB"),
+        (1_000, "kB"),
+    ];
+    let unit = UNITS.iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit));
+    unit.map_or_else(|| bytes.to_string(), |(unit, name)| format!("{}{name}", bytes / unit))
+}
+
 /// Decimal units (`MB`) or binary ones (`MiB`). A bare number is bytes.
 fn bytes(text: &str) -> Option<u64> {
     let text = text.trim();
@@ -202,6 +218,14 @@ impl Value {
     /// Of a switch.
     pub fn is_on(&self) -> bool {
         matches!(self, Self::Switch(true))
+    }
+
+    /// A size as TOML: in the largest unit that says it exactly.
+    pub fn shown_size(&self) -> String {
+        match self {
+            Self::Count(bytes) => format!("{:?}", size(*bytes)),
+            other => other.shown(),
+        }
     }
 
     /// As TOML.

@@ -210,6 +210,36 @@ fn a_chat_session_runs_until_quit() {
     assert_eq!(output.status.code(), Some(0), "{notes}");
     assert!(responses.lines().filter(|line| !line.trim().is_empty()).count() >= 3, "{responses}");
     assert!(notes.contains("/system TEXT") && notes.contains("unknown command /nothing"), "{notes}");
+    assert!(notes.starts_with("omnibus-mini, 4096 tokens of context. /help"), "{notes}");
+    assert!(
+        notes.contains("the system prompt is set") && notes.contains("the conversation begins anew"),
+        "{notes}"
+    );
+}
+
+#[test]
+fn a_retry_is_sampled_anew() {
+    let answers = |temperature: &str| {
+        let arguments = ["chat", "--max-tokens", "24", "--seed", "5", "--temp", temperature];
+        let mut child = omnibus(&arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = b"Tell me a story.\n/retry\n/retry\n/quit\n";
+        child.stdin.take().unwrap().write_all(lines).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let (hot, notes) = answers("1.5");
+    assert!(!notes.contains("the temperature is 0"), "{notes}");
+    assert_eq!(answers("1.5").0, hot, "a seed repeats the whole session");
+    let lines: std::collections::BTreeSet<&str> = hot.lines().filter(|line| !line.is_empty()).collect();
+    assert!(lines.len() >= 3, "{hot}");
+    let (_, notes) = answers("0");
+    assert!(notes.contains("the temperature is 0, which gives the same answer"), "{notes}");
 }
 
 #[test]

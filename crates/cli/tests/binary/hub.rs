@@ -122,3 +122,25 @@ fn what_is_not_on_the_hub_or_arrives_changed_is_said_and_not_used() {
     assert_eq!(usage.status.code(), Some(2));
     assert!(text(&usage.stderr).contains("org/name[@revision]"), "{}", text(&usage.stderr));
 }
+
+#[test]
+fn a_converted_model_is_uploaded() {
+    let hub = Hub::new("uploaded");
+    let folder = hub.cache.join("converted");
+    let folder = folder.to_str().unwrap();
+    let convert = ["convert", MINI, "--mlx-path", folder, "--upload-repo", "me/mini"];
+    hub.check_failed(&[], &convert, "uploads need a token");
+    let output = hub.run_with(&[("HF_TOKEN", "secret")], &convert);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let page = format!("{}/me/mini", hub.server.url());
+    assert_eq!(text(&output.stdout).trim(), page);
+    assert!(hub.server.uploads().private["me/mini"]);
+    let card = String::from_utf8(hub.server.uploads().files["me/mini"]["README.md"].clone()).unwrap();
+    assert!(card.contains("library_name: mlx"), "{card}");
+    let again = hub.run_with(&[("HF_TOKEN", "secret")], &["push", folder, "me/mini"]);
+    assert!(text(&again.stderr).contains("files were there already"), "{}", text(&again.stderr));
+    assert_eq!(text(&again.stdout).trim(), page);
+    hub.check_failed(&[("HF_TOKEN", "secret")], &["push", "/nonexistent", "me/mini"], "/nonexistent");
+    let wrong = hub.run(&["push", folder, "../mini"]);
+    assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong.stderr));
+}

@@ -35,8 +35,12 @@ fn the_start_prints_memory_address_and_a_curl_line() {
 fn log_lines_carry_request_ids_and_no_colour_codes() {
     let lines = lines(&[]);
     assert!(lines.iter().all(|line| !line.contains('\u{1b}')), "{lines:?}");
-    let of =
-        |id: &str| lines.iter().find(|line| line.contains(id)).unwrap_or_else(|| panic!("{id} in {lines:?}"));
+    let of = |id: &str| {
+        let mut of_response = lines.iter().filter(|line| line.contains("response "));
+        of_response.find(|line| line.contains(id)).unwrap_or_else(|| panic!("{id} in {lines:?}"))
+    };
+    let generation = lines.iter().find(|line| line.contains("generation ")).unwrap();
+    assert!(generation.contains("valid-1") && generation.contains("generated_tokens=2"), "{generation}");
     assert!(of("valid-1").contains("status=200"), "{lines:?}");
     let invalid = of("invalid-1");
     assert!(invalid.contains("status=400") && invalid.contains("max_tokens"), "{invalid}");
@@ -46,8 +50,17 @@ fn log_lines_carry_request_ids_and_no_colour_codes() {
 fn json_log_lines_are_objects_with_request_ids() {
     let lines = lines(&["--log-format", "json"]);
     let objects: Vec<Value> = lines.iter().map(|line| serde_json::from_str(line).expect(line)).collect();
-    let of = |id: &str| objects.iter().find(|object| object["span"]["request_id"] == id).expect(id);
+    let of = |id: &str| {
+        let is_response =
+            |object: &&Value| object["span"]["request_id"] == id && object["message"] == "response";
+        objects.iter().find(is_response).expect(id)
+    };
     assert_eq!(of("valid-1")["status"], 200);
     assert!(of("invalid-1")["error"].as_str().unwrap().contains("max_tokens"));
-    assert!(of("valid-1")["span"]["response_id"].as_str().unwrap().starts_with("cmpl-"));
+    let generation = objects.iter().find(|object| object["message"] == "generation").expect("a generation");
+    assert_eq!(generation["span"]["request_id"], "valid-1");
+    assert_eq!((&generation["prompt_tokens"], &generation["generated_tokens"]), (&1.into(), &2.into()));
+    assert_eq!((&generation["cached_tokens"], &generation["outcome"]), (&0.into(), &"length".into()));
+    let times = ["queue_s", "ttft_s", "total_s"].map(|name| generation[name].as_f64().expect(name));
+    assert!(times.is_sorted() && times[0] >= 0.0, "{times:?}");
 }

@@ -4,6 +4,7 @@
 mod access;
 mod adapters;
 mod commands;
+mod embedded_facts;
 mod folders;
 mod hub;
 mod isolation;
@@ -18,6 +19,7 @@ mod pictures;
 mod process;
 mod recordings;
 mod replaying;
+mod request_extras;
 mod scripted_model;
 mod serving;
 mod stopping;

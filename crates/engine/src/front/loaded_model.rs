@@ -17,6 +17,7 @@ use resolved::{ModelLimits, Resolved};
 
 use super::active_requests::{ActiveRequests, Admission};
 use super::adapters::ServedAdapters;
+use super::bad_words;
 use super::dry_breakers::DryBreakers;
 use super::event_stream::EventStream;
 use super::model_text::{ModelText, TokenizedPrompt};
@@ -288,6 +289,9 @@ impl LoadedModel {
             return Err(Failure::bad_request("logit_bias", format!("{token} is not a token of this model")));
         }
         sampling.seed = Some(sampling.seed.unwrap_or_else(|| sampler::fresh_seed(self.seed, id.0)));
+        let words = bad_words::tokens(&self.text.tokenizer, &sampling.bad_words.texts);
+        sampling.bad_words.tokens =
+            words.map_err(|error| Failure::bad_request("bad_words", error.to_string()))?;
         let stop_tokens = self.stop_tokens(request);
         let xtc_kept = self.xtc_kept(&sampling, &stop_tokens);
         let dry_breakers = self.dry_breakers(&sampling);

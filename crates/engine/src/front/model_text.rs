@@ -328,7 +328,9 @@ impl ModelText {
         messages: &[Message],
         generation_prompt: GenerationPrompt,
     ) -> Result<String, Failure> {
-        let template = self.template.as_ref().ok_or_else(|| {
+        let own = chat.own_template.as_deref().map(ChatTemplate::new).transpose();
+        let own = own.map_err(|error| Failure::bad_request("chat_template", error.to_string()))?;
+        let template = own.as_ref().or(self.template.as_ref()).ok_or_else(|| {
             let message =
                 "this model has no chat template; use /v1/completions, or start with --chat-template";
             Failure::bad_request("messages", message)

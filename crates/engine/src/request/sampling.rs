@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{LOGIT_BIAS_MAX, check};
+use super::{LOGIT_BIAS_MAX, STOP_STRING_BYTES_MAX, STOP_STRINGS_MAX, check};
 use crate::error::Failure;
 
 /// How tokens are sampled. Logits processors and biases come first, then the samplers in the order of [`SAMPLERS`].
@@ -46,10 +46,36 @@ pub struct Sampling {
     pub order: Vec<SamplerKind>,
     /// Added to the logits of these tokens.
     pub logit_bias: BTreeMap<u32, f32>,
+    /// What is never generated.
+    pub bad_words: BadWords,
     /// A seed always gives one text, whatever else runs. `None` chooses a fresh seed.
     pub seed: Option<u64>,
     /// Names of [`LogitsProcessors`](crate::LogitsProcessors), which change the logits first, in this order.
     pub processors: Vec<String>,
+}
+
+/// Sequences of tokens that are never generated.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BadWords {
+    /// Words, whose tokens with and without a space before them are meant. Other tokens may spell them.
+    pub texts: Vec<String>,
+    /// The sequences of the texts, once the model is known.
+    pub(crate) tokens: Vec<Vec<u32>>,
+}
+
+impl BadWords {
+    /// Words, without their tokens.
+    pub fn of(texts: Vec<String>) -> Self {
+        Self { texts, tokens: Vec::new() }
+    }
+
+    fn validate(&self) -> Result<(), Failure> {
+        check(self.texts.len() <= STOP_STRINGS_MAX, "bad_words", "must have at most 64 entries")?;
+        let named = self.texts.iter().all(|text| !text.trim().is_empty());
+        check(named, "bad_words", "must not contain an empty string")?;
+        let short = self.texts.iter().all(|text| text.len() <= STOP_STRING_BYTES_MAX);
+        check(short, "bad_words", "entries must be at most 1024 bytes")
+    }
 }
 
 /// The penalty of tokens that would continue a repetition ("don't repeat yourself"): `multiplier` × `base`^(n −
@@ -182,6 +208,7 @@ impl Default for Sampling {
             dry: Dry::default(),
             order: Vec::new(),
             logit_bias: BTreeMap::new(),
+            bad_words: BadWords::default(),
             seed: None,
             processors: Vec::new(),
         }
@@ -232,6 +259,7 @@ impl Sampling {
         };
         let once = !self.order.iter().enumerate().any(twice);
         check(once, "samplers", "must name a sampler once")?;
+        self.bad_words.validate()?;
         check(self.logit_bias.len() <= LOGIT_BIAS_MAX, "logit_bias", "must have at most 1024 entries")?;
         let bias = self.logit_bias.values().all(|bias| (-100.0..=100.0).contains(bias));
         check(bias, "logit_bias", "values must be between -100 and 100")

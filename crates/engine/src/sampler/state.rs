@@ -71,7 +71,7 @@ impl LateStops {
 }
 
 fn keeps_tokens(sampling: &Sampling) -> bool {
-    sampling.dry.is_on() || !sampling.processors.is_empty()
+    sampling.dry.is_on() || !sampling.processors.is_empty() || !sampling.bad_words.tokens.is_empty()
 }
 
 /// What sampling keeps of one sequence.
@@ -122,6 +122,21 @@ impl SequenceState {
         if keeps_tokens(&self.sampling) {
             self.tokens.extend_from_slice(tokens);
         }
+    }
+
+    /// The tokens that it may not sample at a position, behind these draft tokens.
+    pub(super) fn forbidden(&self, position: usize, drafts: &[u32]) -> Cow<'_, [u32]> {
+        let late = self.late_stops.forbidden(position);
+        let words = &self.sampling.bad_words.tokens;
+        if words.is_empty() {
+            return Cow::Borrowed(late);
+        }
+        let (_, answer) = self.history(drafts);
+        let last = words.iter().filter_map(|word| {
+            let (last, before) = word.split_last()?;
+            answer.ends_with(before).then_some(*last)
+        });
+        Cow::Owned(late.iter().copied().chain(last).collect())
     }
 
     /// The prompt and the answer of a sequence with processors, with draft tokens behind it.

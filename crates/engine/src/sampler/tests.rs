@@ -328,3 +328,29 @@ fn shaped_rows_that_are_not_numbers_fail_alone() {
     let sampled = sample(&mut shaped, &logits, &[row(0, 0), row(1, 0)]);
     assert_eq!((token(&sampled[0]), token(&sampled[1])), (None, Some(3)));
 }
+
+#[test]
+fn a_bad_word_is_not_generated() {
+    let bad = |tokens: Vec<Vec<u32>>| {
+        let mut sampling = Sampling::greedy();
+        sampling.bad_words.tokens = tokens;
+        sampling
+    };
+    // The answer so far is 2, 3; the prompt ends with 1.
+    let next = |words: Vec<Vec<u32>>| {
+        let sampling = bad(words);
+        let (tokens, prompt) = (vec![0, 1, 2, 3], 2);
+        let new = NewSequence { tokens, prompt, ..new_sequence(0, &sampling) };
+        let changes = SamplingChanges { added: vec![new], ..SamplingChanges::default() };
+        let mut sampler = Sampler::new(Chooser::Kernel);
+        sampler.apply(&changes);
+        let logits = Array::from_slice(&[0.0_f32, 1.0, 2.0, 3.0, 4.0, 5.0], &[1, 6]).unwrap();
+        let rows = [SampleRow { sequence: SequenceId(0), position: 4, logits: 0 }];
+        sampler.sample(&logits, &rows).unwrap().read().unwrap()[0].as_ref().unwrap().token
+    };
+    assert_eq!(next(Vec::new()), 5);
+    assert_eq!(next(vec![vec![5]]), 4, "one token is never sampled");
+    assert_eq!(next(vec![vec![3, 5], vec![2, 3, 4]]), 3, "nor the last one of a sequence that stands there");
+    assert_eq!(next(vec![vec![2, 5], vec![3, 2, 5]]), 5, "others are");
+    assert_eq!(next(vec![vec![1, 2, 3, 5]]), 5, "the prompt's tokens are no part of it");
+}

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod uploads;
+
 use std::fs;
 use std::path::PathBuf;
 
@@ -172,7 +174,7 @@ fn what_is_wrong_with_a_name_or_a_listing_is_said_in_one_line() {
         "{}",
         said("org/escaping")
     );
-    assert!(said("org/garbled").contains("answered what is not a list of files"), "{}", said("org/garbled"));
+    assert!(said("org/garbled").contains("answered what cannot be read"), "{}", said("org/garbled"));
     assert!(!fixture.cache.join("../evil").exists());
 }
 

@@ -69,6 +69,7 @@ pub fn chat(wire: Conversation) -> Chat {
         documents: wire.documents.map(Value::Array),
         template_kwargs,
         template: None,
+        own_template: wire.template,
         end: match wire.continuation {
             ContinuationMode::NewMessage => PromptEnd::Answer,
             ContinuationMode::LastMessage => PromptEnd::OpenMessage,

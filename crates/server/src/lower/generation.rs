@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use omnibus_engine::{
-    Dry, Input, ProgressReports, ReportedTokens, Request, SAMPLING_PARAMETERS, Sampling, SamplingParameter,
-    Speculation, Stop,
+    BadWords, Dry, Input, ProgressReports, ReportedTokens, Request, SAMPLING_PARAMETERS, Sampling,
+    SamplingParameter, Speculation, Stop,
 };
 
 use super::Caller;
@@ -66,6 +66,7 @@ fn sampling(wire: &wire::Sampling) -> Sampling {
         presence_penalty: number(wire.presence_penalty, default.presence_penalty),
         frequency_penalty: number(wire.frequency_penalty, default.frequency_penalty),
         logit_bias: wire.logit_bias.iter().map(|(token, bias)| (*token, *bias as f32)).collect(),
+        bad_words: BadWords::of(wire.bad_words.clone()),
         seed: wire.seed,
         ..default
     }

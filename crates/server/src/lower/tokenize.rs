@@ -9,7 +9,7 @@ use crate::wire::tokenize::{Source, Special};
 pub fn input(source: Source) -> Input {
     match source {
         Source::Prompt(text) => Input::Text(text),
-        Source::Messages(conversation) => Input::Chat(chat::chat(conversation)),
+        Source::Messages(conversation) => Input::Chat(chat::chat(*conversation)),
     }
 }
 

@@ -48,6 +48,8 @@ pub trait Framer: Send + 'static {
     /// The body of a response that is not streamed.
     type Body: IntoResponse;
 
+    /// Notes that the engine has taken the request. One that is refused leaves nothing.
+    fn submitted(&mut self) {}
     /// The frames before the first event.
     fn start(&mut self, frames: &mut Frames);
     /// The frames of an event of a choice. Never called with one that reports a failure.

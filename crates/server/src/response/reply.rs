@@ -58,8 +58,14 @@ pub async fn full<F: Framer>(
     events: ChoiceEvents,
     choices: Choices,
 ) -> Result<F::Body, ApiError> {
-    let (completions, usage) = collect(&mut framer, events, choices).await?;
-    Ok(framer.full(completions, usage))
+    match collect(&mut framer, events, choices).await {
+        Ok((completions, usage)) => Ok(framer.full(completions, usage)),
+        Err(error) => {
+            // What it keeps is not in progress any more.
+            framer.fail(&error, &mut Frames::default());
+            Err(error)
+        }
+    }
 }
 
 /// The completion is generated whether or not the client stays connected; the framer keeps it.
@@ -102,17 +108,18 @@ fn incomplete() -> ApiError {
 
 /// The frames of a response that has begun. Fails before its first byte if the first event reports a failure.
 async fn streamed(
-    framer: impl Framer,
+    mut framer: impl Framer,
     mut events: ChoiceEvents,
     choices: Choices,
     keep_alive: Duration,
 ) -> Result<impl Stream<Item = Frame> + Send + 'static, ApiError> {
     let first = tokio::time::timeout(FIRST_EVENT_TIMEOUT, events.next()).await;
     match &first {
-        Ok(Some((_, event))) => _ = event.end().transpose()?,
-        Ok(None) => return Err(incomplete()),
-        Err(_elapsed) => {}
+        Ok(Some((_, event))) => event.end().transpose().map(drop),
+        Ok(None) => Err(incomplete()),
+        Err(_elapsed) => Ok(()),
     }
+    .inspect_err(|error| framer.fail(error, &mut Frames::default()))?;
     let mut stream = FrameStream::new(framer, choices, keep_alive);
     if let Ok(Some((choice, event))) = first {
         stream.event(choice, event);

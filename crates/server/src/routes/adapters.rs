@@ -9,7 +9,6 @@ use super::models::listed;
 use crate::app::{AdapterUpdates, App, blocking};
 use crate::error::ApiError;
 use crate::wire::adapters::{LoadAdapter, UnloadedAdapter, unloaded_name};
-use crate::wire::json;
 use crate::wire::models::Model;
 
 /// Loads an adapter that requests may name from then on.
@@ -17,7 +16,7 @@ pub async fn load(State(app): State<Arc<App>>, request: Request) -> Result<Json<
     check_allowed(&app)?;
     let body = app.bodies.json(request).await?;
     let work = move || {
-        let LoadAdapter { name, path } = LoadAdapter::read(json::parse(&body)?)?;
+        let LoadAdapter { name, path } = LoadAdapter::read(body.parse()?.0)?;
         let loaded = app.engine.load_adapter(None, &name, &path)?;
         tracing::info!(name, path = %path.display(), "adapter loaded");
         Ok(listed(&loaded, &loaded.id))
@@ -31,7 +30,7 @@ pub async fn unload(
     request: Request,
 ) -> Result<Json<UnloadedAdapter>, ApiError> {
     check_allowed(&app)?;
-    let name = unloaded_name(json::parse(&app.bodies.json(request).await?)?)?;
+    let name = unloaded_name(app.bodies.json(request).await?.parse()?.0)?;
     let unloaded = name.clone();
     // A client that does not wait for the end changes nothing.
     let work = tokio::spawn(async move { app.engine.unload_adapter(None, &unloaded).await });

@@ -6,7 +6,6 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use futures::StreamExt;
 use omnibus_engine::{RequestOrigin, SpeechTask};
-use tracing::Span;
 use uuid::Uuid;
 
 use crate::api::count_refused;
@@ -59,7 +58,6 @@ async fn begun(
     let (body, boundary, _reserved) = app.bodies.form(request).await?;
     let wire = TranscriptionRequest::read(FormFields::read(body, boundary, FIELDS).await?)?;
     let response_id = format!("transcript-{}", Uuid::new_v4().simple());
-    Span::current().record("response_id", &response_id);
     let framer = TranscriptFramer::new(wire.format, task);
     let delivery = if wire.stream { Delivery::Stream } else { Delivery::Full };
     let key = app.keys.of_tenant(&tenant)?;

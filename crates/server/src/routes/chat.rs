@@ -1,5 +1,6 @@
 //! `POST /v1/chat/completions`.
 
+use omnibus_engine::Input;
 use serde_json::Value;
 
 use crate::api::{Api, Prepared, RequestContext};
@@ -26,6 +27,11 @@ impl Api for ChatApi {
         let (shown, ids) = (request.shown_reasoning, request.generation.tokens.ids);
         let last = request.generation.truncate_prompt;
         let mut batch = lower::chat::lower(request, &context.caller);
+        for prompt in &batch.prompts {
+            if let Input::Chat(chat) = &prompt.input {
+                context.templates.check(chat)?;
+            }
+        }
         context.truncate_prompts(&mut batch, last)?;
         let prompts = context.prompt_token_ids(&batch, ids)?;
         let framer = ChatFramer::new(context.header(&batch), batch.choices(), include)

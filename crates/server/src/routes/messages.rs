@@ -16,7 +16,6 @@ use crate::response::Delivery;
 use crate::response::anthropic::MessagesFramer;
 use crate::wire::anthropic::response::TokenCount;
 use crate::wire::anthropic::{Display, MessagesRequest, Purpose, Thinking};
-use crate::wire::json;
 
 /// Anthropic's messages.
 pub struct MessagesApi;
@@ -51,7 +50,8 @@ pub async fn count_tokens(
     let Tenant(tenant) = request.extensions().get::<Tenant>().cloned().unwrap_or_default();
     let body = app.bodies.json(request).await?;
     let work = move || {
-        let request = MessagesRequest::read(json::parse(&body)?, Purpose::Count)?;
+        let (value, _reading) = body.parse()?;
+        let request = MessagesRequest::read(value, Purpose::Count)?;
         let model = request.model.filter(|_| app.model_names == ModelNames::Strict);
         app.keys.of_tenant(&tenant)?.check_model(model.as_deref(), app.engine.as_ref())?;
         let mut input = Input::Chat(lower::messages::chat(request.conversation));

@@ -90,7 +90,7 @@ async fn serve(app: Arc<App>, origin: Origin, headers: HeaderMap, socket: WebSoc
             Message::Close(_) => break,
             Message::Ping(_) | Message::Pong(_) => continue,
         };
-        match app.bodies.message(text.len()) {
+        match app.bodies.message(text).await {
             Ok(_held) => {
                 let trace = app.traces.as_ref().map(|traces| traces.begin(&headers, "GET", PATH));
                 let origin = Origin { trace, ..origin.clone() };

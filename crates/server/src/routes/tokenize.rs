@@ -4,20 +4,23 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Request, State};
-use omnibus_engine::Failure;
+use omnibus_engine::{Failure, Input};
 
 use crate::app::{App, blocking};
 use crate::auth::Tenant;
 use crate::error::ApiError;
 use crate::lower;
-use crate::wire::json;
 use crate::wire::tokenize::{DetokenizeRequest, Detokenized, Strings, TokenizeRequest, Tokenized};
 
 /// Tokenizes a text or a conversation.
 pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<Json<Tokenized>, ApiError> {
     let Tenant(tenant) = request.extensions().get::<Tenant>().cloned().unwrap_or_default();
     let body = app.bodies.json(request).await?;
-    blocking(move || tokenized(&app, &tenant, TokenizeRequest::read(json::parse(&body)?)?)).await.map(Json)
+    let work = move || {
+        let (value, _reading) = body.parse()?;
+        tokenized(&app, &tenant, TokenizeRequest::read(value)?)
+    };
+    blocking(work).await.map(Json)
 }
 
 fn tokenized(app: &App, tenant: &str, wire: TokenizeRequest) -> Result<Tokenized, ApiError> {
@@ -25,6 +28,9 @@ fn tokenized(app: &App, tenant: &str, wire: TokenizeRequest) -> Result<Tokenized
     app.keys.of_tenant(tenant)?.check_model(model, app.engine.as_ref())?;
     let max_model_len = max_model_len(app, model)?;
     let mut input = lower::tokenize::input(wire.source);
+    if let Input::Chat(chat) = &input {
+        app.request_templates.check(chat)?;
+    }
     app.media_urls.fetch(&mut input, app.engine.as_ref(), (model, tenant))?;
     let tokens = app.engine.tokenize(model, &input, lower::tokenize::special(wire.special))?;
     let token_strs = match wire.strings {
@@ -60,7 +66,8 @@ pub async fn detokenize(
     let Tenant(tenant) = request.extensions().get::<Tenant>().cloned().unwrap_or_default();
     let body = app.bodies.json(request).await?;
     let work = move || {
-        let wire = DetokenizeRequest::read(json::parse(&body)?)?;
+        let (value, _reading) = body.parse()?;
+        let wire = DetokenizeRequest::read(value)?;
         app.keys.of_tenant(&tenant)?.check_model(wire.model.as_deref(), app.engine.as_ref())?;
         let prompt = app.engine.detokenize(wire.model.as_deref(), &wire.tokens)?;
         Ok(Detokenized { prompt })

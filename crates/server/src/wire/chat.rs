@@ -43,7 +43,10 @@ pub const FIELDS: &[Field] = &[
     ),
     refused("audio", "only text output is supported"),
     refused("web_search_options", "this server does not search"),
-    refused("chat_template", "templates come with the model or from the server's settings"),
+    honoured(
+        "chat_template",
+        "the text of a template in place of the model's; with `--trust-request-chat-template`",
+    ),
     refused("best_of", "use `n`"),
     refused("echo", "use `/v1/completions`"),
     refused("prompt", "use `messages`, or `/v1/completions`"),
@@ -109,6 +112,8 @@ pub struct Conversation {
     pub tools: Tools,
     /// For retrieval templates.
     pub documents: Option<Vec<Value>>,
+    /// A template in place of the model's.
+    pub template: Option<String>,
     /// Additional template variables.
     pub template_kwargs: Map<String, Value>,
     /// Whether and how much to reason.
@@ -172,6 +177,7 @@ impl Conversation {
             messages,
             tools: tools::read(fields)?,
             documents: fields.list("documents")?,
+            template: fields.text("chat_template")?,
             template_kwargs,
             reasoning,
             continuation,

@@ -7,13 +7,14 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::fields::{Field, Fields, harmless, honoured};
 use super::media::{self, MediaPart, Part};
+use super::pdf;
 use crate::error::ApiError;
 
 /// Fields of the `file` of a chat's part.
 pub const FILE: &[Field] = &[
     honoured(
         "file_data",
-        "of a text, an image, a video or a sound: a `data:` URL, or base64; a note stands for other files",
+        "of a text, a PDF, an image, a video or a sound: a `data:` URL, or base64; a PDF's text is read; a note stands for other files",
     ),
     honoured("filename", "its ending says what a file is whose `data:` URL does not"),
     harmless("file_id", "this server keeps no files; a note stands for it"),
@@ -25,6 +26,8 @@ const TEXTS: &[&str] = &[
     "htm", "css", "js", "mjs", "ts", "tsx", "jsx", "py", "rs", "go", "java", "c", "h", "cc", "cpp", "hpp",
     "cs", "rb", "php", "sh", "sql", "ini", "cfg", "conf", "log", "tex", "diff", "patch",
 ];
+/// The type of a PDF.
+pub const PDF_TYPE: &str = "application/pdf";
 /// Types of texts that do not begin with `text/`.
 const TEXT_TYPES: &[&str] = &[
     "application/json",
@@ -74,13 +77,17 @@ impl File {
             Some((head, base64)) => (head.split(';').next().unwrap_or_default(), base64),
             None => ("", data.as_str()),
         };
-        if !self.is_text(kind) {
+        let is_pdf = kind == PDF_TYPE || self.ends_as("pdf");
+        if !is_pdf && !self.is_text(kind) {
             return Ok(None);
         }
         let broken =
             |what: &str| ApiError::invalid(&self.data_at, format!("`{}` must be {what}", self.data_at));
         let bytes = STANDARD.decode(base64.trim()).map_err(|_| broken("base64"))?;
-        let text = String::from_utf8(bytes).map_err(|_| broken("a text in UTF-8"))?;
+        let text = match is_pdf {
+            true => pdf::of_field(&bytes, &self.data_at)?,
+            false => String::from_utf8(bytes).map_err(|_| broken("a text in UTF-8"))?,
+        };
         Ok(Some(match &self.name {
             Some(name) => format!("{name}:\n{text}"),
             None => text,
@@ -88,16 +95,20 @@ impl File {
     }
 
     fn is_text(&self, kind: &str) -> bool {
+        kind.starts_with("text/")
+            || TEXT_TYPES.contains(&kind)
+            || TEXTS.iter().any(|ending| self.ends_as(ending))
+    }
+
+    fn ends_as(&self, known: &str) -> bool {
         let ending = self.name.as_deref().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending);
-        let by_name =
-            || ending.is_some_and(|ending| TEXTS.iter().any(|known| ending.eq_ignore_ascii_case(known)));
-        kind.starts_with("text/") || TEXT_TYPES.contains(&kind) || by_name()
+        ending.is_some_and(|ending| ending.eq_ignore_ascii_case(known))
     }
 
     fn note(&self) -> String {
         match &self.name {
-            Some(name) => format!("[file {name}: only texts, images, videos and sounds are read]"),
-            None => "[file: only texts, images, videos and sounds are read]".to_owned(),
+            Some(name) => format!("[file {name}: only texts, PDFs, images, videos and sounds are read]"),
+            None => "[file: only texts, PDFs, images, videos and sounds are read]".to_owned(),
         }
     }
 }

@@ -63,6 +63,10 @@ pub const FIELDS: &[Field] = &[
     honoured("presence_penalty", "over the generated tokens"),
     honoured("frequency_penalty", "over the generated tokens"),
     honoured("logit_bias", "token ids to -100…100"),
+    honoured(
+        "bad_words",
+        "vLLM's: at most 64 words whose tokens, with and without a space before them, are not generated; other tokens may spell them",
+    ),
     honoured("seed", "the same seed gives the same text, whatever else is in the batch"),
     honoured("n", "completions per prompt, at most 128"),
     honoured("stop", "a string or a list of at most 64"),
@@ -112,7 +116,6 @@ pub const FIELDS: &[Field] = &[
     harmless("safety_identifier", "a label for the operator"),
     harmless("moderation", "this server judges no texts"),
     harmless("store", "nothing is stored, and no answer depends on it"),
-    refused("bad_words", "use `logit_bias`"),
     refused("logits_processors", "requests cannot carry code"),
     refused("use_beam_search", "beam search is not implemented"),
 ];
@@ -267,6 +270,8 @@ pub struct Sampling {
     pub frequency_penalty: Option<f64>,
     /// `logit_bias`.
     pub logit_bias: BTreeMap<u32, f64>,
+    /// `bad_words`.
+    pub bad_words: Vec<String>,
     /// `seed`, as its 64 bits.
     pub seed: Option<u64>,
 }
@@ -399,6 +404,7 @@ impl Sampling {
             presence_penalty: fields.number("presence_penalty")?,
             frequency_penalty: fields.number("frequency_penalty")?,
             logit_bias: logit_bias(fields)?,
+            bad_words: texts(fields, "bad_words")?.unwrap_or_default(),
             seed: fields.integer("seed")?.map(|seed| seed as u64),
         })
     }
@@ -406,17 +412,21 @@ impl Sampling {
 
 impl Dry {
     fn read(fields: &mut Fields) -> Result<Self, ApiError> {
-        let at = "dry_sequence_breakers";
-        let text = |(index, value): (usize, Value)| text_of(&format!("{at}[{index}]"), value);
-        let texts = |list: Vec<Value>| list.into_iter().enumerate().map(text).collect();
         Ok(Self {
             multiplier: fields.number("dry_multiplier")?,
             base: fields.number("dry_base")?,
             allowed_length: fields.count("dry_allowed_length", (0, TOKENS_MAX))?,
             context: count_or_all(fields, "dry_penalty_last_n", usize::MAX)?,
-            breakers: fields.list(at)?.map(texts).transpose()?,
+            breakers: texts(fields, "dry_sequence_breakers")?,
         })
     }
+}
+
+/// A list of strings.
+fn texts(fields: &mut Fields, at: &str) -> Result<Option<Vec<String>>, ApiError> {
+    let text = |(index, value): (usize, Value)| text_of(&format!("{at}[{index}]"), value);
+    let texts = |list: Vec<Value>| list.into_iter().enumerate().map(text).collect();
+    fields.list(at)?.map(texts).transpose()
 }
 
 impl Stop {

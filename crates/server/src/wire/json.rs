@@ -19,7 +19,7 @@ pub fn parse(body: &[u8]) -> Result<Value, ApiError> {
     if body.iter().all(u8::is_ascii_whitespace) {
         return Err(ApiError::malformed("the body is empty; send a JSON object"));
     }
-    measure(body)?;
+    count_values(body)?;
     let text = std::str::from_utf8(body).map_err(|error| {
         ApiError::malformed(format!("the body is not UTF-8 at byte {}", error.valid_up_to()))
     })?;
@@ -33,8 +33,8 @@ fn malformed(error: serde_json::Error) -> ApiError {
     ApiError::malformed(format!("the body is not valid JSON: {error}"))
 }
 
-/// Counts nesting and values by the brackets and commas outside of strings.
-fn measure(body: &[u8]) -> Result<(), ApiError> {
+/// How many values a body has, by the brackets and commas outside of strings. Fails for too many, and for too many levels.
+pub fn count_values(body: &[u8]) -> Result<usize, ApiError> {
     let (mut depth, mut values) = (0_usize, 1_usize);
     let mut rest = body;
     while let Some((byte, after)) = rest.split_first() {
@@ -53,7 +53,7 @@ fn measure(body: &[u8]) -> Result<(), ApiError> {
             return Err(ApiError::malformed(format!("the body has more than {VALUES_MAX} values")));
         }
     }
-    Ok(())
+    Ok(values)
 }
 
 /// What follows the string that these bytes begin in.

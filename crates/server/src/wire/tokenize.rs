@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::chat::Conversation;
-use super::fields::{Field, Fields, honoured, refused, token_ids};
+use super::fields::{Field, Fields, honoured, token_ids};
 use crate::error::ApiError;
 
 /// Fields of `/tokenize`.
@@ -27,7 +27,10 @@ pub const CONVERSATION: &[Field] = &[
     honoured("reasoning_effort", "passed to the chat template"),
     honoured("enable_thinking", "passed to the chat template"),
     honoured("chat_template_kwargs", "more variables for the chat template"),
-    refused("chat_template", "templates come with the model or from the server's settings"),
+    honoured(
+        "chat_template",
+        "the text of a template in place of the model's; with `--trust-request-chat-template`",
+    ),
 ];
 
 /// Fields of `/detokenize`.
@@ -55,7 +58,7 @@ pub enum Source {
     /// Plain text.
     Prompt(String),
     /// A conversation, rendered by the chat template.
-    Messages(Conversation),
+    Messages(Box<Conversation>),
 }
 
 /// Whether the tokenizer adds its special tokens.
@@ -97,7 +100,7 @@ impl TokenizeRequest {
 
 fn source(fields: &mut Fields) -> Result<Source, ApiError> {
     let Some(prompt) = fields.text("prompt")? else {
-        return Conversation::read(fields).map(Source::Messages);
+        return Conversation::read(fields).map(|conversation| Source::Messages(Box::new(conversation)));
     };
     Ok(Source::Prompt(prompt))
 }

@@ -147,10 +147,21 @@ pub fn read(fields: &mut Fields) -> Result<Tools, ApiError> {
             ));
         }
     };
-    let Some(choice) = tool_choice::read(choice, !list.is_empty())? else {
+    let named = |error: ApiError| match shape {
+        CallShape::Tools => error,
+        CallShape::Function => error.about("tool_choice", "function_call"),
+    };
+    let Some(choice) = tool_choice::read(choice, !list.is_empty()).map_err(named)? else {
         return Ok(Tools::default());
     };
-    choice.check(list.iter().map(|tool| tool.name.as_str()))?;
+    choice.check(list.iter().map(|tool| tool.name.as_str())).map_err(named)?;
+    // The engine names the newer field.
+    if let (CallShape::Function, tool_choice::ToolChoice::Function(name)) = (shape, &choice.call)
+        && list.iter().all(|tool| tool.name != *name)
+    {
+        let message = format!("`function_call` names `{name}`, which is not among the tools");
+        return Err(ApiError::invalid("function_call", message));
+    }
     let list = list.into_iter().filter(|tool| choice.allows(&tool.name)).collect();
     Ok(Tools { list, parallel, choice: choice.call, shape })
 }

@@ -11,6 +11,7 @@ mod custom_calls;
 mod hostile_agents;
 mod item_references;
 mod keys;
+mod large_bodies;
 mod llama_extras;
 mod media;
 mod messages;

@@ -1,8 +1,9 @@
 //! Settings of `convert` and of the quantizations that `perplexity` compares.
 
+use omnibus_hub::Visibility;
 use omnibus_offline::conversion::{Dtype, QuantMode, Recipe};
 
-use super::{CONVERT, QUANTIZED, choose};
+use super::{CONVERT, QUANTIZED, UPLOADING, choose};
 use crate::settings::config::WeightChange;
 use crate::settings::{Kind, Scope, Setting, choice};
 
@@ -170,5 +171,35 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::FlagOnly,
         help: "Type of what is not quantized. Default: the config's.",
         set: choose,
+    },
+    Setting {
+        name: "upload-repo",
+        short: None,
+        kind: Kind::Text("ORG/NAME"),
+        default: "",
+        section: "Conversion",
+        commands: CONVERT,
+        scope: Scope::FlagOnly,
+        help: "Upload what was written to this repository of the hub, as `push` does. Needs a token that may write.",
+        set: |config, value| {
+            config.conversion.upload = Some(value.text());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "public",
+        short: None,
+        kind: Kind::Switch,
+        default: "",
+        section: "Conversion",
+        commands: UPLOADING,
+        scope: Scope::FlagOnly,
+        help: "Make a repository that is created public. Default: it is private. One that exists stays as it is.",
+        set: |config, value| {
+            if value.is_on() {
+                config.conversion.visibility = Visibility::Public;
+            }
+            Ok(())
+        },
     },
 ];

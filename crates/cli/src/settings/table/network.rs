@@ -1,6 +1,6 @@
 //! Settings of the HTTP server: address, keys, limits and timeouts.
 
-use omnibus_server::{AdapterUpdates, ModelNames};
+use omnibus_server::{AdapterUpdates, ModelNames, RequestTemplates};
 
 use super::SERVE;
 use crate::command_name::CommandName;
@@ -97,6 +97,21 @@ pub const SETTINGS: &[Setting] = &[
         help: "Folder of what outlives the server: stored responses of /v1/responses. Created if missing. Default: they are kept in memory.",
         set: |config, value| {
             config.listen.state_dir = Some(value.text().into());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "trust-request-chat-template",
+        short: None,
+        kind: Kind::Switch,
+        default: "",
+        section: "Network",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Let requests bring a `chat_template` of their own, which is rendered within the limits of all templates. Default: it is refused.",
+        set: |config, value| {
+            config.listen.request_templates =
+                if value.is_on() { RequestTemplates::Trusted } else { RequestTemplates::Refused };
             Ok(())
         },
     },

@@ -121,6 +121,7 @@ fn every_field_reaches_the_engine() {
                     documents: None,
                     template_kwargs: {},
                     template: None,
+                    own_template: None,
                     end: Answer,
                 },
             ),
@@ -157,6 +158,10 @@ fn every_field_reaches_the_engine() {
                 ],
                 logit_bias: {
                     3: -100.0,
+                },
+                bad_words: BadWords {
+                    texts: [],
+                    tokens: [],
                 },
                 seed: Some(
                     18446744073709551615,

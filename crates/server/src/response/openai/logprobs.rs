@@ -149,6 +149,26 @@ mod tests {
     }
 
     #[test]
+    fn the_sampled_token_is_among_the_most_likely_ones() {
+        let token = |text: &str, top: &[&str]| TokenInfo {
+            id: 7,
+            bytes: text.into(),
+            logprob: Some(-3.0),
+            top: top
+                .iter()
+                .map(|text| Candidate { id: 1, bytes: text.as_bytes().into(), logprob: -0.5 })
+                .collect(),
+        };
+        let tokens = vec![token("a", &["x", "y"]), token("b", &[]), token("x", &["x"])];
+        let lists = Offsets::default().text(tokens, TokenNames::Texts);
+        for (name, top) in lists.tokens.iter().zip(&lists.top_logprobs) {
+            assert!(top.as_ref().unwrap().contains_key(name), "{name} in {top:?}");
+        }
+        let counts: Vec<usize> = lists.top_logprobs.iter().map(|top| top.as_ref().unwrap().len()).collect();
+        assert_eq!(counts, [3, 1, 1]);
+    }
+
+    #[test]
     fn offsets_count_characters_once_they_are_complete() {
         check(
             &[b"a", "é".as_bytes(), b"b"],

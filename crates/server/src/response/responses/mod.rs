@@ -44,9 +44,7 @@ impl ResponsesFramer {
         recorder: Recorder,
     ) -> Self {
         let items = Items::new(&response.id, toolbox, encrypted);
-        let framer = Self { response, items, events: Events::default(), generation, recorder };
-        framer.record();
-        framer
+        Self { response, items, events: Events::default(), generation, recorder }
     }
 
     fn record(&self) {
@@ -103,6 +101,10 @@ fn usage_of(usage: Usage) -> WireUsage {
 
 impl Framer for ResponsesFramer {
     type Body = JsonBody;
+
+    fn submitted(&mut self) {
+        self.record();
+    }
 
     fn start(&mut self, frames: &mut Frames) {
         self.response.status = "in_progress";

@@ -12,7 +12,6 @@ use crate::error::ApiError;
 use crate::response::Delivery;
 use crate::response::ollama::{OllamaFramer, Shape};
 use crate::wire::generation::Streaming;
-use crate::wire::json;
 use crate::wire::ollama::Load;
 
 /// The handler of a generation route, whose requests without input load a model.
@@ -23,8 +22,8 @@ pub async fn generate_or_load<A: Api>(
 ) -> Result<Response, ApiError> {
     let origin = Origin::of(&request);
     let body = app.bodies.untyped_json(request).await?;
-    // The body counts towards the budget until its answer begins.
-    let (value, _body) = blocking(move || Ok((json::parse(&body)?, body))).await?;
+    // It takes room until its answer begins.
+    let (value, _reading) = blocking(move || body.parse()).await?;
     match Load::of(&value, A::INPUT_FIELD)? {
         Some(load) => loaded(&app, &origin, load, shape),
         None => generate_from::<A>(&app, value, origin).await,

@@ -15,7 +15,6 @@ use crate::error::ApiError;
 use crate::keys::Key;
 use crate::response::{Frames, JsonBody, ndjson};
 use crate::routes::models::usable;
-use crate::wire::json;
 use crate::wire::ollama::models::{Named, PullDelivery, Status};
 
 /// Success for a served model; an error that says how to fetch any other.
@@ -25,7 +24,7 @@ pub async fn pull(
     request: Request,
 ) -> Result<Response, ApiError> {
     let body = app.bodies.untyped_json(request).await?;
-    let Named { model, delivery } = blocking(move || Named::read(json::parse(&body)?)).await?;
+    let Named { model, delivery } = blocking(move || Named::read(body.parse()?.0)).await?;
     if served::find(&usable(&app, &key), &model).is_none() {
         let id = model.strip_suffix(":latest").unwrap_or(&model);
         return Err(ApiError::unsupported(
@@ -54,7 +53,7 @@ pub async fn delete(
     request: Request,
 ) -> Result<Response, ApiError> {
     let body = app.bodies.untyped_json(request).await?;
-    let Named { model, .. } = blocking(move || Named::read(json::parse(&body)?)).await?;
+    let Named { model, .. } = blocking(move || Named::read(body.parse()?.0)).await?;
     refused(&usable(&app, &key), &model, "it is served; `omnibus rm` removes models from the cache")
 }
 
@@ -65,7 +64,7 @@ pub async fn copy(
     request: Request,
 ) -> Result<Response, ApiError> {
     let body = app.bodies.untyped_json(request).await?;
-    let model = blocking(move || Named::of_copy(json::parse(&body)?)).await?;
+    let model = blocking(move || Named::of_copy(body.parse()?.0)).await?;
     refused(&usable(&app, &key), &model, "start the server with --served-model-name to give it more names")
 }
 
@@ -88,7 +87,7 @@ pub async fn embed(
     request: Request,
 ) -> Result<Response, ApiError> {
     let body = app.bodies.untyped_json(request).await?;
-    let model = blocking(move || Named::of_embed(json::parse(&body)?)).await?;
+    let model = blocking(move || Named::of_embed(body.parse()?.0)).await?;
     if served::find(&usable(&app, &key), &model).is_none() {
         return Err(served::missing(&model));
     }

@@ -14,7 +14,6 @@ use crate::app::{App, blocking};
 use crate::error::ApiError;
 use crate::keys::Key;
 use crate::routes::models::usable;
-use crate::wire::json;
 use crate::wire::ollama::models::{Details, List, Loaded, Named, Show, Tag};
 use crate::wire::ollama::name::listed;
 
@@ -67,7 +66,7 @@ pub async fn show(
     request: Request,
 ) -> Result<Json<Show>, ApiError> {
     let body = app.bodies.untyped_json(request).await?;
-    let Named { model, .. } = blocking(move || Named::read(json::parse(&body)?)).await?;
+    let Named { model, .. } = blocking(move || Named::read(body.parse()?.0)).await?;
     let models = usable(&app, &key);
     let (info, name) = served::find(&models, &model).ok_or_else(|| missing(&model))?;
     Ok(Json(shown(info, name)))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State};
 use omnibus_engine::AddSpecial;
+use serde_json::Value;
 
 use super::{conversation, lowered};
 use crate::api::RequestContext;
@@ -12,7 +13,6 @@ use crate::app::{App, blocking};
 use crate::auth::Tenant;
 use crate::error::ApiError;
 use crate::lower::Caller;
-use crate::wire::json;
 use crate::wire::responses::ResponsesRequest;
 use crate::wire::responses::response::InputTokens;
 
@@ -20,19 +20,24 @@ use crate::wire::responses::response::InputTokens;
 pub async fn count(State(app): State<Arc<App>>, request: Request) -> Result<Json<InputTokens>, ApiError> {
     let Tenant(tenant) = request.extensions().get::<Tenant>().cloned().unwrap_or_default();
     let body = app.bodies.json(request).await?;
-    blocking(move || counted(&app, tenant, &body)).await.map(Json)
+    let work = move || {
+        let (value, _reading) = body.parse()?;
+        counted(&app, tenant, value)
+    };
+    blocking(work).await.map(Json)
 }
 
-fn counted(app: &App, tenant: String, body: &[u8]) -> Result<InputTokens, ApiError> {
+fn counted(app: &App, tenant: String, body: Value) -> Result<InputTokens, ApiError> {
     let context = RequestContext {
         engine: app.engine.as_ref(),
         caller: Caller { response_id: String::new(), tenant },
         client_id: None,
         memory: None,
         names: app.model_names,
+        templates: app.request_templates,
         responses: &app.responses,
     };
-    let mut wire = ResponsesRequest::read(json::parse(body)?)?;
+    let mut wire = ResponsesRequest::read(body)?;
     let input = conversation::of(&mut wire, &context)?.items;
     let (batch, _) = lowered(&wire, &input, &context)?;
     let mut input_tokens = 0;

@@ -48,6 +48,10 @@ pub const FIELDS: &[Field] = &[
     harmless("safeguards", "a matter of the client"),
     harmless("betas", "there are no beta features to switch on"),
     harmless("inference_geo", "there is one place"),
+    harmless("speed", "there is one speed"),
+    harmless("diagnostics", "`usage` says how much of a prompt was cached"),
+    harmless("user_profile_id", "a label for the operator"),
+    harmless("workspace_id", "there is one workspace"),
 ];
 
 /// Fields of `thinking`.

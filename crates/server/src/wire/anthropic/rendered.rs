@@ -4,11 +4,15 @@
 //! Invariant: a block is rendered by its own fields alone, so that a conversation that a client replays has the same
 //! prompt again. What has no text is counted.
 
-use serde_json::Value;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
 
 use crate::error::ApiError;
 use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured, type_error};
+use crate::wire::files::PDF_TYPE;
 use crate::wire::media::{self, Part};
+use crate::wire::pdf;
 
 /// Between texts that become one.
 const GAP: &str = "\n\n";
@@ -88,8 +92,18 @@ fn document_source(fields: &mut Fields) -> Result<Vec<Part>, ApiError> {
     match (kind.as_str(), source.remove("data"), source.remove("content")) {
         ("text", Some(Value::String(text)), _) => Ok(vec![Part::Text(text)]),
         ("content", _, Some(content)) => texts_and_images(content, &format!("{at}.content")),
+        ("base64", Some(Value::String(data)), _) if is_pdf(&source) => {
+            let at = format!("{at}.data");
+            let bytes = STANDARD.decode(data.trim());
+            let bytes = bytes.map_err(|_| ApiError::invalid(&at, format!("`{at}` must be base64")))?;
+            Ok(vec![Part::Text(pdf::of_field(&bytes, &at)?)])
+        }
         _ => Ok(vec![Part::Text(NOT_TEXT.to_owned())]),
     }
+}
+
+fn is_pdf(source: &Map<String, Value>) -> bool {
+    source.get("media_type").and_then(Value::as_str) == Some(PDF_TYPE)
 }
 
 fn search_result(fields: &mut Fields) -> Result<Vec<Part>, ApiError> {

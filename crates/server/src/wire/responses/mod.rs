@@ -95,6 +95,7 @@ pub const CONVERSATION: &[Field] = &[honoured("id", "`conv_…`")];
 pub const REASONING: &[Field] = &[
     honoured("effort", "passed to the chat template; `none` switches reasoning off"),
     harmless("summary", "the summary is the reasoning itself"),
+    harmless("context", "the chat template decides of which turns the model sees the reasoning"),
     harmless("generate_summary", "the older name of `summary`"),
 ];
 

@@ -88,8 +88,13 @@ fn files_of_the_responses_api_are_media_by_their_type_or_name() {
         assert_eq!(found, expected);
     }
     assert_eq!(server.media().encoder_runs_total, 1);
-    let note = answer(json!({"type": "input_file", "filename": "a.pdf", "file_data": base64(b"%PDF")}));
+    let note = answer(json!({"type": "input_file", "filename": "a.zip", "file_data": base64(b"PK")}));
     assert_eq!(note.status, 200, "{}", note.body);
+    for broken in [&b"%PDF"[..], b"%PDF-1.7\n"] {
+        let refused = answer(json!({"type": "input_file", "filename": "a.pdf", "file_data": base64(broken)}));
+        assert_eq!(refused.status, 400, "{}", refused.body);
+        assert_eq!(refused.error()["param"], "input[0].content[1].file_data", "{}", refused.body);
+    }
     let url = answer(json!({"type": "input_file", "file_url": "https://pictures.invalid/a.jpg?size=1"}));
     assert_eq!(url.status, 400, "{}", url.body);
     assert!(url.body.contains("input[0].content[1].file_url"), "{}", url.body);

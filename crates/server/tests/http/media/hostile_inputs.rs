@@ -221,20 +221,27 @@ fn peak() -> Option<u64> {
 }
 
 /// Bytes allocated and not freed.
-fn live() -> usize {
+pub fn live() -> usize {
     let stats = ALLOCATOR.stats();
     stats.bytes_allocated - stats.bytes_deallocated
 }
 
-/// In a process of its own, whose memory is that of nothing else.
+/// Whether this process runs the test of this name alone, so that its memory is that of nothing else. Runs it in such a process
+/// where it does not.
+pub fn is_alone(name: &str) -> bool {
+    if ["--exact", name].iter().all(|wanted| std::env::args().any(|given| given == *wanted)) {
+        return true;
+    }
+    let test = std::env::current_exe().unwrap();
+    let alone = Command::new(test).args(["--exact", name, "--nocapture"]).output().unwrap();
+    let printed = [alone.stdout, alone.stderr].concat();
+    assert!(alone.status.success(), "{}", String::from_utf8_lossy(&printed));
+    false
+}
+
 #[test]
 fn hostile_media_are_refused_by_their_part_and_memory_stays_flat() {
-    let is_alone = ["--exact", NAME].iter().all(|wanted| std::env::args().any(|given| given == *wanted));
-    if !is_alone {
-        let test = std::env::current_exe().unwrap();
-        let alone = Command::new(test).args(["--exact", NAME, "--nocapture"]).output().unwrap();
-        let printed = [alone.stdout, alone.stderr].concat();
-        assert!(alone.status.success(), "{}", String::from_utf8_lossy(&printed));
+    if !is_alone(NAME) {
         return;
     }
     let files = Files::new();

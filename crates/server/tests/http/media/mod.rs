@@ -6,7 +6,7 @@ mod cache;
 mod families;
 mod files;
 mod flood;
-mod hostile_inputs;
+pub mod hostile_inputs;
 mod model;
 mod refused;
 mod sense;

@@ -67,6 +67,10 @@ fn functions_are_tools_of_which_one_is_called() {
         &format!(r#"{functions},"tools":[{{"type":"function","function":{{"name":"g"}}}}]"#),
         expect!["functions: `functions` and `tools` do not go together; use `tools`"],
     );
+    check_refused(
+        &format!(r#"{functions},"function_call":{{"name":"g"}}"#),
+        expect!["function_call: `function_call` names `g`, which is not among the tools"],
+    );
 }
 
 #[test]

@@ -33,8 +33,8 @@ fn gateways_send_what_happens_anyway_and_nothing_else() {
         expect!["return_hidden_states: `return_hidden_states` must be false: hidden states are not returned"],
     );
     check_refused(
-        r#""bad_words":["x"]"#,
-        expect!["bad_words: `bad_words` is not supported: use `logit_bias`"],
+        r#""bad_words":["x",1]"#,
+        expect!["bad_words[1]: `bad_words[1]` must be a string, not an integer"],
     );
     check_refused(
         r#""verbosity":"loud""#,
@@ -136,12 +136,14 @@ fn files_are_texts_media_or_notes() {
     check_messages(
         &file(r#"{"filename":"t.pdf","file_data":"YSxi"}"#),
         expect![[
-            r#"[{"role":"user","content":"[file t.pdf: only texts, images, videos and sounds are read]"}]"#
+            "messages[0].content[0].file.file_data: `messages[0].content[0].file.file_data` must be a PDF"
         ]],
     );
     check_messages(
         &file(r#"{"file_id":"file-1"}"#),
-        expect![[r#"[{"role":"user","content":"[file: only texts, images, videos and sounds are read]"}]"#]],
+        expect![[
+            r#"[{"role":"user","content":"[file: only texts, PDFs, images, videos and sounds are read]"}]"#
+        ]],
     );
     check_messages(
         &file(r#"{"filename":"t.txt","file_data":"%"}"#),

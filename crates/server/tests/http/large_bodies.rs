@@ -1,0 +1,132 @@
+//! Many large bodies at once: they wait for each other, and what they take together is bounded.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use omnibus_server::{Limits, Settings, StoredResponses};
+
+use super::client::{JSON, connect, exchange, post, request};
+use super::media::hostile_inputs::{is_alone, live};
+use super::{Server, server_with};
+
+const NAME: &str = "large_bodies::bodies_at_once_take_bounded_memory";
+/// Bodies at once.
+const COUNT: usize = 20;
+const BODY_BYTES: usize = 4 << 20;
+const RECEIVED_BYTES: usize = 8 << 20;
+const READ_BYTES: usize = 16 << 20;
+/// Bytes beside those of the rooms: buffers of connections, and what a body takes that is read alone.
+const BESIDE_BYTES: usize = 16 << 20;
+
+fn limits() -> Limits {
+    Limits {
+        body_bytes: BODY_BYTES,
+        received_bytes: RECEIVED_BYTES,
+        read_bytes: READ_BYTES,
+        room_wait: Duration::from_secs(1_000_000),
+        ..Limits::default()
+    }
+}
+
+/// The most bytes in use while something runs, beyond those before it, and how many stay.
+fn peak_and_growth(run: impl FnOnce()) -> (usize, usize) {
+    let before = live();
+    let ended = Arc::new(AtomicBool::new(false));
+    let watched = Arc::clone(&ended);
+    let watch = std::thread::spawn(move || {
+        let mut peak = 0;
+        while !watched.load(Ordering::Relaxed) {
+            peak = peak.max(live());
+            std::thread::yield_now();
+        }
+        peak
+    });
+    run();
+    ended.store(true, Ordering::Relaxed);
+    (watch.join().unwrap().saturating_sub(before), live().saturating_sub(before))
+}
+
+/// Sends the same body many times at once. Each is refused for what it has, none for how many there are.
+fn send_at_once(server: &Server, path: &str, body: &[u8]) {
+    let (bytes, address) = (request("POST", path, &[JSON], body), server.address);
+    std::thread::scope(|scope| {
+        for _ in 0..COUNT {
+            scope.spawn(|| {
+                let reply = exchange(address, &bytes).unwrap();
+                assert_eq!(reply.status, 400, "{path}: {}", reply.body);
+            });
+        }
+    });
+}
+
+#[test]
+fn bodies_at_once_take_bounded_memory() {
+    if !is_alone(NAME) {
+        return;
+    }
+    let server = server_with(Settings { limits: limits(), ..Settings::default() });
+    let text = "w\\n".repeat(BODY_BYTES / 3 - 100);
+    let list = vec![format!("\"{}\"", "w ".repeat(20)); BODY_BYTES / 43 - 100].join(",");
+    let message = format!(r#"[{{"role":"user","content":"{text}"}}]"#);
+    let bodies = [
+        ("/v1/chat/completions", format!(r#"{{"messages":{message}}}"#)),
+        ("/v1/completions", format!(r#"{{"prompt":"{text}"}}"#)),
+        ("/v1/completions", format!(r#"{{"prompt":[{list}]}}"#)),
+        ("/v1/responses", format!(r#"{{"input":"{text}"}}"#)),
+        ("/v1/messages", format!(r#"{{"max_tokens":1,"messages":{message}}}"#)),
+        ("/api/chat", format!(r#"{{"model":"scripted","messages":{message}}}"#)),
+    ];
+    for (path, body) in bodies {
+        // Threads and connections of the first round stay.
+        send_at_once(&server, path, br#"{"temperature":[]}"#);
+        let (peak, growth) = peak_and_growth(|| send_at_once(&server, path, body.as_bytes()));
+        println!("{path}: {peak} bytes at most, {growth} stay");
+        assert!(peak > body.len(), "{path}: {peak} bytes are seen");
+        assert!(peak <= RECEIVED_BYTES + READ_BYTES + BESIDE_BYTES + 2 * body.len(), "{path}: {peak} bytes");
+        assert!(growth <= 1 << 20, "{path}: {growth} bytes stay");
+    }
+}
+
+#[test]
+fn a_large_body_waits_for_another() {
+    let server = server_with(Settings { limits: limits(), ..Settings::default() });
+    let body = format!(r#"{{"prompt":"{}"}}"#, "w ".repeat(BODY_BYTES / 2 - 100));
+    let begun = request("POST", "/v1/completions", &[JSON], body.as_bytes());
+    let mut held: Vec<_> = (0..RECEIVED_BYTES / BODY_BYTES).map(|_| connect(server.address)).collect();
+    for connection in &mut held {
+        connection.write_all(&begun[..begun.len() / 2]).unwrap();
+    }
+    let address = server.address;
+    let waiting = std::thread::spawn(move || post(address, "/v1/completions", &body));
+    assert_eq!(post(address, "/v1/completions", r#"{"prompt":"hi","max_tokens":1}"#).status, 200);
+    // The rest of one frees its room; the others stay as they are.
+    held[0].write_all(&begun[begun.len() / 2..]).unwrap();
+    let reply = waiting.join().unwrap();
+    assert_eq!(reply.error()["code"], "context_length_exceeded", "{}", reply.body);
+}
+
+#[test]
+fn a_body_that_stalls_loses_its_room() {
+    let limits = Limits { stall_timeout: Duration::from_millis(1), ..limits() };
+    let server = server_with(Settings { limits, ..Settings::default() });
+    let bytes = request("POST", "/v1/completions", &[JSON], &vec![b' '; 100_000]);
+    let reply = exchange(server.address, &bytes[..50_000]).unwrap();
+    assert_eq!(reply.status, 408, "{}", reply.body);
+}
+
+#[test]
+fn a_refused_response_is_not_kept() {
+    let responses = Arc::new(StoredResponses::default());
+    let server = server_with(Settings { responses: Arc::clone(&responses), ..Settings::default() });
+    let long = "w ".repeat(10_000);
+    for (fields, status) in
+        [("", 400), (r#","stream":true"#, 400), (r#","background":true"#, 400), (r#","model":"x""#, 200)]
+    {
+        let input = if status == 200 { "hi" } else { long.as_str() };
+        let body = format!(r#"{{"input":"{input}"{fields}}}"#);
+        assert_eq!(post(server.address, "/v1/responses", &body).status, status, "{fields}");
+        assert_eq!(responses.count(), usize::from(status == 200), "{fields}");
+    }
+}
