@@ -15,6 +15,8 @@ pub enum CommandName {
     Ps,
     /// `omnibus launch`
     Launch,
+    /// `omnibus batch`
+    Batch,
     /// `omnibus convert`
     Convert,
     /// `omnibus perplexity`

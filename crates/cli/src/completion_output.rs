@@ -65,6 +65,7 @@ pub async fn print_stream(mut events: EventStream) -> Result<Completion, Error> 
             | Event::Prompt(_)
             | Event::Alignment(_)
             | Event::Hidden(_)
+            | Event::TokenLogits(_)
             | Event::Progress { .. } => {}
             Event::Delta { delta, .. } => {
                 let more = delta.text();
@@ -102,6 +103,7 @@ pub async fn collect(mut events: EventStream) -> Result<Collected, Error> {
             | Event::Prompt(_)
             | Event::Alignment(_)
             | Event::Hidden(_)
+            | Event::TokenLogits(_)
             | Event::Progress { .. } => {}
             Event::Delta { delta, .. } => text.push_str(delta.text()),
             Event::Finished { usage, .. } => return Ok(Collected { text, usage }),

@@ -101,6 +101,7 @@ impl RequestMetrics {
                 | Event::Progress { .. }
                 | Event::Alignment(_)
                 | Event::Hidden(_)
+                | Event::TokenLogits(_)
                 | Event::Failed(_) => {}
             }
         }
@@ -111,6 +112,7 @@ impl RequestMetrics {
             Event::Prompt(_)
             | Event::Alignment(_)
             | Event::Hidden(_)
+            | Event::TokenLogits(_)
             | Event::Progress { .. }
             | Event::Failed(_) => {}
         }

@@ -51,6 +51,7 @@ pub fn take(command: CommandName, arguments: &[String], config: &mut Config) -> 
         CommandName::Run
         | CommandName::Ps
         | CommandName::Launch
+        | CommandName::Batch
         | CommandName::Models
         | CommandName::Doctor
         | CommandName::BenchSim

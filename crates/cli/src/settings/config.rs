@@ -15,6 +15,8 @@ pub struct Config {
     pub client: ClientSettings,
     /// Whether an agent is started.
     pub launch: LaunchAction,
+    /// Files of `batch`.
+    pub batch: BatchSettings,
     /// The model directory or name.
     pub model: Option<String>,
     /// The served names of the model.
@@ -103,6 +105,17 @@ pub struct ClientSettings {
     pub url: Option<String>,
     /// Sent as a bearer token.
     pub key: Option<String>,
+}
+
+/// Files of `batch`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BatchSettings {
+    /// The requests.
+    pub input: Option<PathBuf>,
+    /// Their results.
+    pub output: Option<PathBuf>,
+    /// Requests at a time.
+    pub max_inflight: usize,
 }
 
 /// Whether an agent is started.

@@ -2,6 +2,7 @@
 //! generated from it.
 
 mod access;
+mod batch;
 mod client;
 mod conversion;
 mod doctor;
@@ -26,6 +27,7 @@ const SECTIONS: &[&[Setting]] = &[
     network::SETTINGS,
     access::SETTINGS,
     client::SETTINGS,
+    batch::SETTINGS,
     model::SETTINGS,
     engine::SETTINGS,
     generation::SETTINGS,
@@ -94,7 +96,8 @@ const MEDIA: &[CommandName] = &[CommandName::Generate, CommandName::Run];
 const SYSTEM: &[CommandName] =
     &[CommandName::Generate, CommandName::Chat, CommandName::Run, CommandName::CachePrompt];
 /// Commands that read a running server.
-const CLIENT: &[CommandName] = &[CommandName::Ps, CommandName::Launch];
+const CLIENT: &[CommandName] = &[CommandName::Ps, CommandName::Launch, CommandName::Batch];
+const BATCH: &[CommandName] = &[CommandName::Batch];
 const LAUNCH: &[CommandName] = &[CommandName::Launch];
 /// Commands with a settings file of which every setting can be printed.
 const CONFIGURED: &[CommandName] = &[

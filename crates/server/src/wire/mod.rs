@@ -24,6 +24,7 @@ pub mod media;
 pub mod messages;
 pub mod models;
 pub mod ollama;
+pub mod pooling;
 pub mod requests;
 pub mod responses;
 pub mod samplers;

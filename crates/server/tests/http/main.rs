@@ -15,6 +15,7 @@ mod messages;
 mod metrics;
 mod mutated;
 mod ollama;
+mod pooling;
 mod refusals;
 mod responses;
 mod responses_api;

@@ -14,7 +14,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Server",
         commands: CLIENT,
         scope: Scope::FlagOnly,
-        help: "URL of the running server. Default: http://127.0.0.1:8000, and for `launch`, where none runs there, a server of its own.",
+        help: "URL of the running server. Default: http://127.0.0.1:8000, and for `launch`, where none runs there, a server of its own, as for `batch` always.",
         set: |config, value| {
             config.client.url = Some(value.text());
             Ok(())

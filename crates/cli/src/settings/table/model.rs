@@ -21,6 +21,7 @@ pub const SETTINGS: &[Setting] = &[
             CommandName::Serve,
             CommandName::Perplexity,
             CommandName::Launch,
+            CommandName::Batch,
             CommandName::Convert,
             CommandName::Pull,
             CommandName::RemoveModels,

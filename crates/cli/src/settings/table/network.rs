@@ -42,9 +42,15 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::List("KEY"),
         default: "",
         section: "Network",
-        commands: &[CommandName::Serve, CommandName::BenchServe, CommandName::Ps, CommandName::Launch],
+        commands: &[
+            CommandName::Serve,
+            CommandName::BenchServe,
+            CommandName::Ps,
+            CommandName::Launch,
+            CommandName::Batch,
+        ],
         scope: Scope::Everywhere,
-        help: "API key that clients must send; may be repeated. Without one, all requests are accepted. `bench serve`, `ps` and `launch` send the first.",
+        help: "API key that clients must send; may be repeated. Without one, all requests are accepted. `bench serve`, `ps`, `launch` and `batch` send the first.",
         set: |config, value| {
             config.listen.keys = value.list();
             config.bench.api_key = value.list().into_iter().next();
