@@ -17,6 +17,8 @@ pub enum CommandName {
     Launch,
     /// `omnibus replay`
     Replay,
+    /// `omnibus batch`
+    Batch,
     /// `omnibus convert`
     Convert,
     /// `omnibus perplexity`

@@ -92,6 +92,12 @@ pub const COMMANDS: &[Spec] = &[
         argument: None,
     },
     Spec {
+        name: CommandName::Batch,
+        path: &["batch"],
+        about: "Answer a file of requests, going on where an earlier run ended: `batch -i FILE -o FILE`",
+        argument: None,
+    },
+    Spec {
         name: CommandName::Launch,
         path: &["launch"],
         about: "Start a coding agent with a running server, or with a server of its own: `launch AGENT [-- ARGUMENTS]`",

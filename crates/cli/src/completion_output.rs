@@ -88,6 +88,7 @@ async fn print_shaped(
             | Event::Prompt(_)
             | Event::Alignment(_)
             | Event::Hidden(_)
+            | Event::TokenLogits(_)
             | Event::Progress { .. } => {}
             Event::Delta { delta, .. } => {
                 let more = delta.text();
@@ -125,6 +126,7 @@ pub async fn collect(mut events: EventStream) -> Result<Collected, Error> {
             | Event::Prompt(_)
             | Event::Alignment(_)
             | Event::Hidden(_)
+            | Event::TokenLogits(_)
             | Event::Progress { .. } => {}
             Event::Delta { delta, .. } => text.push_str(delta.text()),
             Event::Finished { usage, .. } => return Ok(Collected { text, usage }),

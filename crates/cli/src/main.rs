@@ -3,6 +3,7 @@
 //! Invariant: every flag is a row in `settings/table/`; every command a row of [`command_table::COMMANDS`].
 
 mod args;
+mod batch;
 mod bench;
 mod command_name;
 mod command_table;

@@ -100,7 +100,12 @@ pub struct Latent {
 /// Each row has an end: the position after the last key that it sees, if that is beyond its own. It counts up to the last
 /// row of its segment. Of keys after its own, a row sees those whose own rows have the same end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends;
+pub enum Ends {
+    /// A row sees all of these keys.
+    Whole,
+    /// It sees those within the window, which reaches as far as it does back.
+    Windowed,
+}
 
 /// RMS norm of a head.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -308,7 +313,11 @@ impl Call<'_> {
             return own;
         }
         let end = usize::try_from(*self.ends.add(segment.first_row + row)).unwrap_or(0);
-        end.clamp(own, segment.first_position + segment.len)
+        let reach = match (self.what.ends, self.what.window) {
+            (Some(Ends::Windowed), Some(window)) => own + window.saturating_sub(1),
+            _ => usize::MAX,
+        };
+        end.min(reach).clamp(own, segment.first_position + segment.len)
     }
 
     /// Whether a row of a segment does not see the key at a position after its own and before its end.

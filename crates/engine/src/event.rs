@@ -35,6 +35,8 @@ pub enum Event {
     /// Hidden states of the prompt, where they were requested: in chunks, in order. The chunks of a sequence that was
     /// computed again come again.
     Hidden(HiddenStates),
+    /// Logits of the tokens that the request named, behind its prompt.
+    TokenLogits(Vec<f32>),
     /// More of the generated message. The text may be empty when there are tokens: text is held back while
     /// it may be an incomplete character or the start of a stop string.
     Delta {

@@ -19,6 +19,7 @@ mod message_formats;
 mod model_text;
 mod output_processor;
 mod output_text;
+mod pooling;
 mod reasoning_budget;
 mod session_names;
 
@@ -28,7 +29,9 @@ pub(crate) use adapters::check_names;
 pub use embed::Generated;
 pub use event_stream::EventStream;
 pub use handle::Handle;
+pub use loaded_model::PoolingRun;
 pub(crate) use loaded_model::{LoadedModel, Started};
 pub(crate) use media::{LargestMedia, SpeechWindow};
 pub(crate) use model_text::ModelText;
 pub use model_text::tokenizer_of;
+pub use pooling::{Pooled, PoolingInput, PoolingPrompt, PoolingRequest, TooLong};

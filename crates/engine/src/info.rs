@@ -58,10 +58,30 @@ pub struct ModelDetails {
     pub memory: MemoryPlan,
     /// What requests have that leave sampling parameters out.
     pub sampling: SamplingDefaults,
+    /// What it is for.
+    pub task: ModelTask,
     /// What its prompts may hold.
     pub modalities: Vec<Modality>,
     /// A number that changes with its chat template; `None` without one.
     pub chat_template: Option<u128>,
+}
+
+/// What a model is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelTask {
+    /// Text.
+    Generate,
+    /// Vectors of texts.
+    Embed,
+    /// Scores of pairs of texts.
+    Score,
+    /// Labels of texts.
+    Classify,
+    /// Labels of tokens.
+    TokenClassify,
+    /// Text of speech.
+    Transcribe,
 }
 
 /// What a prompt may hold.

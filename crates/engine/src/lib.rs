@@ -55,10 +55,11 @@ pub use event::{
 pub use fault::FaultPlan;
 pub use front::tokenizer_of;
 pub use front::{Admission, EventStream, Generated, Handle};
+pub use front::{Pooled, PoolingInput, PoolingPrompt, PoolingRequest, PoolingRun, TooLong};
 pub use generation_config::GenerationConfig;
 pub use hidden::{HiddenPositions, HiddenStates};
 pub use info::{
-    AdapterInfo, Capabilities, Health, Modality, ModelDetails, ModelInfo, ModelState, RequestInfo,
+    AdapterInfo, Capabilities, Health, Modality, ModelDetails, ModelInfo, ModelState, ModelTask, RequestInfo,
     RequestOrigin, RequestState, SessionInfo,
 };
 pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
@@ -70,8 +71,9 @@ pub use model_source::ModelSource;
 pub use omnibus_core::{CacheMisses, DRAFT_POSITIONS, DraftPosition, GroupStats};
 pub use omnibus_core::{random, statistic};
 pub use omnibus_grammar::{Grammar, GrammarLimits, SchemaUse, Whitespace};
+pub use omnibus_pooler::{Activation, Dimensions, Pooler, Task};
 pub use omnibus_text::{
-    AddSpecial, CallRule, ContentPart, InputGrammar, MediaIndex, Message, Role, Tool, ToolArguments,
+    AddSpecial, CallRule, ContentPart, CutSide, InputGrammar, MediaIndex, Message, Role, Tool, ToolArguments,
     ToolCall, ToolPlace, ToolResult,
 };
 pub use process::{EngineExit, run_engine};

@@ -52,6 +52,8 @@ pub struct Job {
     pub alignment: Option<Alignment>,
     /// As in [`crate::Request::hidden`].
     pub hidden: Option<HiddenPositions>,
+    /// As in [`crate::Request::token_logits`].
+    pub token_logits: Vec<u32>,
     /// What its answer must match.
     pub grammar: Option<JobGrammar>,
     /// Whether it may have draft tokens.
@@ -207,6 +209,8 @@ pub enum JobUpdate {
     Alignment(AlignedTokens),
     /// Hidden states of its prompt, in chunks, and again when the sequence is recomputed.
     Hidden(HiddenStates),
+    /// Logits of the tokens that were named, behind its prompt, and again when the sequence is recomputed.
+    TokenLogits(Vec<f32>),
     /// A token was sampled.
     Token(TokenLogprobs),
     /// What became of its draft tokens, before it ends.
@@ -236,6 +240,10 @@ pub(crate) struct Ready {
     pub(crate) context_length: usize,
     pub(crate) max_model_len: usize,
     pub(crate) vocab_size: usize,
+    /// Token types that a prompt may have; at least one.
+    pub(crate) token_types: usize,
+    /// Whether it has logits of tokens.
+    pub(crate) generates: bool,
     pub(crate) hidden_size: usize,
     pub(crate) memory: MemoryPlan,
     /// Tokens of a prompt cache file that every prompt continues.

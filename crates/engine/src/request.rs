@@ -59,6 +59,8 @@ pub struct Request {
     pub alignment: Option<Alignment>,
     /// Reports hidden states of the prompt. Only of requests that generate nothing.
     pub hidden: Option<HiddenPositions>,
+    /// Reports the logits of these tokens behind the prompt. Only of requests that generate nothing.
+    pub token_logits: Vec<u32>,
     /// Whether it may have draft tokens.
     pub speculation: Speculation,
     /// Whether its stream says how much of the prompt is computed.
@@ -98,6 +100,7 @@ impl Request {
             prompt_logprobs: None,
             alignment: None,
             hidden: None,
+            token_logits: Vec::new(),
             speculation: Speculation::default(),
             progress: ProgressReports::default(),
             prediction: None,
@@ -126,8 +129,10 @@ impl Request {
         for (field, count) in [("top_logprobs", self.logprobs), ("prompt_logprobs", self.prompt_logprobs)] {
             check(count.unwrap_or(0) <= TOP_LOGPROBS_MAX, field, "must be at most 20")?;
         }
-        let computes = self.hidden.is_none() || self.max_new_tokens == Some(0);
-        check(computes, "hidden", "is for requests with max_tokens 0")?;
+        let computes = self.max_new_tokens == Some(0);
+        check(computes || self.hidden.is_none(), "hidden", "is for requests with max_tokens 0")?;
+        let has_none = self.token_logits.is_empty();
+        check(computes || has_none, "token_logits", "is for requests with max_tokens 0")?;
         if let Some(structured) = &self.structured {
             // The engine's own limits are checked where they are known.
             structured.validate(&GrammarLimits {

@@ -85,6 +85,7 @@ impl TokenEngine {
             prompt_logprobs: None,
             alignment: None,
             hidden: None,
+            token_logits: Vec::new(),
             grammar: None,
             speculation: Speculation::Off,
             progress: crate::request::ProgressReports::Off,
@@ -152,6 +153,7 @@ fn token_report(Report { jobs, stats, .. }: Report) -> TokenReport {
         | JobUpdate::Prompt { .. }
         | JobUpdate::Alignment(_)
         | JobUpdate::Hidden(_)
+        | JobUpdate::TokenLogits(_)
         | JobUpdate::Drafted(_) => None,
     };
     let updates = jobs.into_iter().filter_map(|report| Some((report.job.0, update(report.update)?)));

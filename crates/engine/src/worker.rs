@@ -26,13 +26,14 @@ mod prompt_logprobs;
 mod prompt_output;
 mod proposer;
 mod step_input;
+mod token_logits;
 mod warm_up;
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
-use omnibus_model::{Kernels, Model, Source};
+use omnibus_model::{Head, Kernels, Model, Source};
 
 use crate::device_memory::DeviceMemory;
 use crate::error::StartError;
@@ -40,7 +41,7 @@ use crate::front::tokenizer_of;
 use crate::logits_processor::LogitsProcessors;
 use crate::memory_plan::MemoryPlan;
 use crate::message::{Command, Ready, ReportSender};
-use crate::settings::{CpuActivations, DeviceChoice, Settings};
+use crate::settings::{CpuActivations, DeviceChoice, NamedAdapter, Settings};
 use crate::whisper::rules::{SPEECH_RULES, SpeechRules};
 use crate::whisper::tokens::SpeechTokens;
 use device_client::DeviceClient;
@@ -134,19 +135,7 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
     if let Some(media) = &media {
         media.use_kernels(&model.kernel_choice());
     }
-    let ready = Ready {
-        architecture: config.get("model_type").and_then(|kind| kind.as_str()).unwrap_or_default().to_owned(),
-        quantization: model.quantization().label(),
-        context_length: model.blueprint().context.unwrap_or(capacity.max_context),
-        max_model_len: capacity.max_context,
-        vocab_size: model.blueprint().vocab,
-        hidden_size: model.blueprint().hidden,
-        memory: capacity.memory.clone(),
-        prefix: prompt_file.as_ref().map(prompt_file::PromptFile::prefix).unwrap_or_default(),
-        reads_images: media.as_ref().is_some_and(media::MediaEncoding::reads_images),
-        reads_audio: media.as_ref().is_some_and(media::MediaEncoding::reads_audio),
-        adapters,
-    };
+    let ready = ready(&config, (&model, &capacity), (prompt_file.as_ref(), media.as_ref()), adapters);
     let scheduler = omnibus_core::Scheduler::new(capacity.scheduler_settings(&model, settings));
     let asked = draft.as_ref().map(|draft| DraftNetwork {
         context: draft.context(),
@@ -176,6 +165,30 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
     let drafts =
         (!proposers.is_empty()).then(|| Drafts::new(proposers, settings.speculation.num_draft_tokens));
     Ok(Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars, drafts })
+}
+
+/// What the front gets to know of a loaded model.
+fn ready(
+    config: &serde_json::Map<String, serde_json::Value>,
+    (model, capacity): (&Model, &capacity::Capacity),
+    (prompt_file, media): (Option<&prompt_file::PromptFile>, Option<&media::MediaEncoding>),
+    adapters: Vec<NamedAdapter>,
+) -> Ready {
+    Ready {
+        architecture: config.get("model_type").and_then(|kind| kind.as_str()).unwrap_or_default().to_owned(),
+        quantization: model.quantization().label(),
+        context_length: model.blueprint().context.unwrap_or(capacity.max_context),
+        max_model_len: capacity.max_context,
+        vocab_size: model.blueprint().vocab,
+        token_types: model.blueprint().token_types.unwrap_or(1),
+        generates: model.blueprint().head != Head::Absent,
+        hidden_size: model.blueprint().hidden,
+        memory: capacity.memory.clone(),
+        prefix: prompt_file.map(prompt_file::PromptFile::prefix).unwrap_or_default(),
+        reads_images: media.is_some_and(media::MediaEncoding::reads_images),
+        reads_audio: media.is_some_and(media::MediaEncoding::reads_audio),
+        adapters,
+    }
 }
 
 /// Loads the model, with its attention bounded as the settings say.

@@ -32,7 +32,7 @@ pub use choose::{TokenMasks, XtcRows, choose_tokens};
 pub use latent::{LatentOutput, PagedLatentAttention};
 pub use low_rank::LowRank;
 pub use omnibus_cpu_kernels::{
-    Act, Activations, Isa, Packing, Projected, RotaryAxes, isa, limit_isa, threads,
+    Act, Activations, Ends, Isa, Packing, Projected, RotaryAxes, isa, limit_isa, threads,
 };
 pub use recurrent::{CausalConv, Recurrence, Rule};
 pub use route::{Route, weighted_sum};

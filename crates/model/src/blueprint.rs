@@ -13,7 +13,7 @@ mod validate;
 
 pub use draft_head::{DraftHeadInput, HeadStates, TokenTable};
 pub(crate) use manifest::{
-    EMBED_NORM, FUSE, HISTORY_PARTS, HYPER_PARTS, OUTPUT_HISTORY, POSITIONS, RESIDUAL_GATES,
+    EMBED_NORM, FUSE, HISTORY_PARTS, HYPER_PARTS, OUTPUT_HISTORY, POSITIONS, RESIDUAL_GATES, TOKEN_TYPES,
 };
 pub use span_rule::SpanRule;
 pub use stage::Stage;
@@ -37,8 +37,10 @@ pub struct Blueprint {
     pub vocab: usize,
     /// Longest sequence, in tokens, the positions were trained for. `None` for pure recurrences.
     pub context: Option<usize>,
-    /// Learned positions, so many, are added to the embeddings (GPT-2).
-    pub learned_positions: Option<usize>,
+    /// Learned positions are added to the embeddings (GPT-2).
+    pub learned_positions: Option<LearnedPositions>,
+    /// Embeddings of so many token types are added (BERT). Token `type · vocab + id` is token `id` of that type.
+    pub token_types: Option<usize>,
     /// Each layer has embeddings of its own (Gemma 3n).
     pub per_layer_inputs: Option<PerLayerInputs>,
     /// Vocabularies whose tokens are embedded as pictures and sound are (Gemma 3n). One follows the other, and a checkpoint
@@ -114,7 +116,7 @@ impl Blueprint {
     pub fn longest_span(&self, prompt: usize, picture: usize) -> usize {
         match self.directions() {
             Bidirectional::Pictures => picture,
-            Bidirectional::AllPictures | Bidirectional::Prompts => prompt,
+            Bidirectional::AllPictures | Bidirectional::Prompts | Bidirectional::Symmetric => prompt,
             Bidirectional::No => 0,
         }
     }
@@ -159,6 +161,22 @@ impl Blueprint {
                 }
             }
         }
+    }
+}
+
+/// A table of positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LearnedPositions {
+    /// Its rows.
+    pub rows: usize,
+    /// The row of a sequence's first position (RoBERTa).
+    pub first: usize,
+}
+
+impl LearnedPositions {
+    /// A table of so many, from the first row on.
+    pub fn new(rows: usize) -> Self {
+        Self { rows, first: 0 }
     }
 }
 
@@ -223,6 +241,8 @@ pub enum Head {
     OwnIfPresent,
     /// The target model's, of a draft head.
     Target,
+    /// There are none: what the network is for are its hidden states.
+    Absent,
 }
 
 /// Names of the tensors outside the layers.
@@ -412,12 +432,16 @@ pub enum NormPlacement {
     Nothing,
     /// `x += m(norm(x)); x += f(norm(x))` (Llama, Qwen)
     Pre { mixer: &'static str, mlp: &'static str },
+    /// `x += m(x); x += f(norm(x))` (the first layer of ModernBERT)
+    Unnormed { mlp: &'static str },
     /// `n = norm(x); x += m(n) + f(n)` (GPT-J, Cohere)
     Parallel { norm: &'static str },
     /// `x += m(norm(x)) + f(norm(x))`, with norms of their own (GPT-NeoX)
     ParallelPair { mixer: &'static str, mlp: &'static str },
     /// `x += norm(m(x)); x += norm(f(x))` (OLMo 2)
     Post { mixer: &'static str, mlp: &'static str },
+    /// `x = norm(x + m(x)); x = norm(x + f(x))`, the first transformer's (BERT). Source: arXiv 1706.03762.
+    OfSums { mixer: &'static str, mlp: &'static str },
     /// `x += norm(m(norm(x))); x += norm(f(norm(x)))` (Gemma 2 and 3); each pair is before, after
     Sandwich { mixer: [&'static str; 2], mlp: [&'static str; 2] },
     /// `n = norm(x); x = (x or n) + m([norm(embeddings), n]); x += f(norm(x))` (EAGLE-3)
@@ -463,10 +487,14 @@ impl NormPlacement {
     pub fn norms(&self) -> Vec<&'static str> {
         match *self {
             Self::Nothing | Self::Bare => Vec::new(),
-            Self::Alone { norm } | Self::MlpAlone { norm } | Self::Parallel { norm } => vec![norm],
-            Self::Pre { mixer, mlp } | Self::ParallelPair { mixer, mlp } | Self::Post { mixer, mlp } => {
-                vec![mixer, mlp]
-            }
+            Self::Alone { norm }
+            | Self::MlpAlone { norm }
+            | Self::Parallel { norm }
+            | Self::Unnormed { mlp: norm } => vec![norm],
+            Self::Pre { mixer, mlp }
+            | Self::ParallelPair { mixer, mlp }
+            | Self::Post { mixer, mlp }
+            | Self::OfSums { mixer, mlp } => vec![mixer, mlp],
             Self::Sandwich { mixer, mlp } => [mixer, mlp].concat(),
             Self::OpenSandwich { mixer: [before, after], mlp } => vec![before, after, mlp],
             Self::Beside { embeddings, mixer, mlp, .. } => vec![embeddings, mixer, mlp],

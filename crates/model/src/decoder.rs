@@ -19,7 +19,7 @@ use crate::batch::{Batch, CrossStates, MultimodalRows};
 use crate::blocks::{
     AdaptedPass, Adapters, Embedding, FuseBlock, Linear, MediaVocabularyBlock, NormBlock, PerLayerEmbedding,
 };
-use crate::blueprint::{Blueprint, EMBED_NORM, Head, LayerSpec, POSITIONS, Stage};
+use crate::blueprint::{Blueprint, EMBED_NORM, Head, LayerSpec, POSITIONS, Stage, TOKEN_TYPES};
 use crate::error::Error;
 use crate::forward::{AttentionPath, ForwardContext, KvPath, LogitRows};
 use crate::kernel_choice::{GpuKernel, KernelChoice};
@@ -51,6 +51,8 @@ pub struct Model {
     embed: Option<Embedding>,
     /// Learned positions, `[positions, hidden]`.
     positions: Option<Param>,
+    /// `[types, hidden]`.
+    token_types: Option<Param>,
     per_layer: Option<PerLayerEmbedding>,
     media_vocabulary: Option<MediaVocabularyBlock>,
     stream: StreamEnds,
@@ -113,6 +115,8 @@ impl Model {
         let positions = format!("{root}.{POSITIONS}");
         let learned = blueprint.learned_positions.filter(|_| stage.reads_tokens());
         let positions = learned.map(|_| store.table(&positions)).transpose()?;
+        let types = blueprint.token_types.filter(|_| stage.reads_tokens());
+        let token_types = types.map(|_| store.table(&format!("{root}.{TOKEN_TYPES}"))).transpose()?;
         let per_layer = blueprint.per_layer_inputs;
         let per_layer =
             per_layer.map(|inputs| PerLayerEmbedding::load(inputs, &mut store, root)).transpose()?;
@@ -134,7 +138,7 @@ impl Model {
         let layers = load_layers(&blueprint, &mut store)?;
         let head = match blueprint.head {
             Head::Own if stage.gives_logits() => Some(store.linear("lm_head")?),
-            Head::Own | Head::Tied | Head::OwnIfPresent | Head::Target => None,
+            Head::Own | Head::Tied | Head::OwnIfPresent | Head::Target | Head::Absent => None,
         };
         store.params().evaluate()?;
         assert!(store.is_empty(), "the check left only what the blocks take");
@@ -147,6 +151,7 @@ impl Model {
             dtype,
             embed,
             positions,
+            token_types,
             per_layer,
             media_vocabulary,
             stream,

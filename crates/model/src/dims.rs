@@ -149,6 +149,7 @@ impl Blueprint {
             vocab: dims.vocab,
             context: Some(dims.context),
             learned_positions: None,
+            token_types: None,
             per_layer_inputs: None,
             media_vocabularies: Vec::new(),
             stream: StreamKind::Plain,

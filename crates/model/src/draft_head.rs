@@ -154,7 +154,7 @@ impl DraftHead {
         let Some(DraftPass { normed, states }) = pass else { return Ok(None) };
         let logits = match self.blueprint().head {
             Head::Target => target.logits(&normed.astype(target.dtype())?)?,
-            Head::Own | Head::Tied | Head::OwnIfPresent => self.network.logits(&normed)?,
+            Head::Own | Head::Tied | Head::OwnIfPresent | Head::Absent => self.network.logits(&normed)?,
         };
         let logits = match &self.own_rows {
             Some(rows) => logits.pad(&[(0, 0), (0, 1)], f32::NEG_INFINITY)?.take(rows, 1)?,

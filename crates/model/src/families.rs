@@ -13,6 +13,8 @@ mod bailing_hybrid;
 mod bailing_linear;
 mod bailing_moe;
 mod bailing_v3;
+mod bert;
+mod bidirectional;
 mod bitnet;
 mod by_layer;
 mod cohere;
@@ -22,6 +24,8 @@ mod deepseek;
 mod deepseek_v3;
 mod deepseek_v32;
 mod deepseek_v41;
+mod distilbert;
+mod encoder;
 mod ernie4_5_moe;
 mod exaone;
 mod exaone_moe;
@@ -41,11 +45,13 @@ mod gptj;
 mod granite;
 mod granitemoe;
 mod granitemoehybrid;
+mod gte;
 mod hunyuan;
 mod hunyuan_dense;
 mod internlm;
 mod iquestloopcoder;
 mod jamba;
+mod jina_v3;
 mod kimi;
 mod kimi_k3;
 mod kimi_linear;
@@ -71,6 +77,7 @@ mod minimax_m3;
 mod mistral3;
 mod mixtral;
 mod mllama;
+mod modernbert;
 mod molmo2;
 mod multimodal;
 mod muse_glimmer;
@@ -81,6 +88,7 @@ mod nanochat;
 mod nemotron;
 mod nemotron_h;
 mod nemotron_nas;
+mod nomic_bert;
 mod olmo;
 mod olmo2;
 mod olmo3;
@@ -121,7 +129,7 @@ use serde_json::{Map, Value};
 
 pub(crate) use text_defaults::with_defaults;
 
-use crate::blueprint::Blueprint;
+use crate::blueprint::{Blueprint, Head};
 use crate::config::{Config, ConfigError};
 
 /// How one `model_type` is read.
@@ -342,6 +350,29 @@ pub const FAMILIES: &[Family] = &[
     Family { model_type: "kimi_k3", read: kimi_k3::read, about: "Kimi K3, the text model" },
     Family { model_type: "whisper", read: whisper::read, about: "Whisper, for transcriptions" },
     Family { model_type: "gemma3n", read: gemma3n::read, about: "Gemma 3n" },
+    Family { model_type: "bert", read: bert::read, about: "BERT: MiniLM, E5, BGE, GTE, mxbai, Arctic Embed" },
+    Family { model_type: "roberta", read: bert::read_roberta, about: "RoBERTa, Granite Embedding" },
+    Family {
+        model_type: "xlm-roberta",
+        read: bert::read_roberta,
+        about: "XLM-RoBERTa: multilingual E5, BGE-M3, BGE rerankers",
+    },
+    Family { model_type: "distilbert", read: distilbert::read, about: "DistilBERT" },
+    Family { model_type: "nomic_bert", read: nomic_bert::read, about: "Nomic Embed" },
+    Family { model_type: "new", read: gte::read, about: "GTE multilingual" },
+    Family { model_type: "gte", read: gte::read, about: "Snowflake Arctic Embed 2, M" },
+    Family { model_type: "jina_embeddings_v3", read: jina_v3::read, about: "Jina Embeddings 3" },
+    Family {
+        model_type: "modernbert",
+        read: modernbert::read,
+        about: "ModernBERT: GTE, Granite, Nomic, rerankers",
+    },
+    Family { model_type: "eurobert", read: bidirectional::read, about: "EuroBERT" },
+    Family {
+        model_type: "llama_bidirec",
+        read: bidirectional::read,
+        about: "Llama in both directions: Nemotron Embed",
+    },
 ];
 
 /// The blueprint of a checkpoint's `config.json`. Fails if a field is not read, or if sizes
@@ -358,8 +389,23 @@ pub fn read(fields: &Map<String, Value>) -> Result<Blueprint, ConfigError> {
     for field in without_effect::fields(&model_type) {
         cfg.pass_by(&[field, &format!("text_config.{field}")]);
     }
-    let blueprint = (family.read)(&cfg)?;
+    let mut blueprint = (family.read)(&cfg)?;
+    if !cfg.or("is_causal", true)? {
+        blueprint = encoder::of_decoder(blueprint)?;
+    } else if !has_head(&cfg)? {
+        blueprint.head = Head::Absent;
+    }
     cfg.finish()?;
     blueprint.validate()?;
     Ok(blueprint)
+}
+
+/// Whether a checkpoint's class gives logits of tokens. Others end with hidden states, or with a head of their own.
+fn has_head(cfg: &Config) -> Result<bool, ConfigError> {
+    let classes: Vec<String> = cfg.or("architectures", Vec::new())?;
+    let is_headless = |class: &String| {
+        let is_base = class.ends_with("Model") && !class.ends_with("LMHeadModel");
+        is_base || class.ends_with("Classification")
+    };
+    Ok(!classes.iter().any(is_headless))
 }

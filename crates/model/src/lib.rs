@@ -54,8 +54,8 @@ pub use batch::{
 };
 pub use blueprint::{
     AlternatingUpdates, BesideSum, Blueprint, DraftHeadInput, Finish, Head, HeadStates, HyperConnections,
-    LayerSpec, MediaVocabulary, Names, NormPlacement, Passes, PerLayerInputs, Residual, RotatedModule,
-    SpanRule, Stage, StreamKind, TokenTable,
+    LayerSpec, LearnedPositions, MediaVocabulary, Names, NormPlacement, Passes, PerLayerInputs, Residual,
+    RotatedModule, SpanRule, Stage, StreamKind, TokenTable,
 };
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
 pub use cross_weights::{CrossHead, CrossWeights};

@@ -167,7 +167,7 @@ impl<'a> Scope<'a> {
                 scope.tensor("bias", &[width], role);
             }
             Norm::Gain => scope.tensor("weight", &[1], TensorRole::Replicated),
-            Norm::RmsUnweighted { .. } | Norm::LayerUnweighted { .. } => {}
+            Norm::RmsUnweighted { .. } | Norm::LayerUnweighted { .. } | Norm::Absent => {}
         }
     }
 }

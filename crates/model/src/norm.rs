@@ -16,6 +16,8 @@ pub enum Norm {
     ScaledRms { eps: f32 },
     /// No norm: `x · weight` with one learned number (Talkie).
     Gain,
+    /// No norm: `x` as it is, behind layers that end with a norm of their own (BERT).
+    Absent,
 }
 
 impl Norm {
@@ -27,7 +29,7 @@ impl Norm {
             | Self::ScaledRms { eps }
             | Self::Layer { eps, .. }
             | Self::LayerUnweighted { eps } => eps,
-            Self::Gain => 0.0,
+            Self::Gain | Self::Absent => 0.0,
         }
     }
 }

@@ -9,8 +9,8 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use omnibus_engine::{
-    AddSpecial, Admission, Chat, Event, Failure, Handle, Health, Input, ModelInfo, Request, RequestInfo,
-    SessionInfo, Stats, Transcription, TranscriptionEvent,
+    AddSpecial, Admission, Chat, Event, Failure, Handle, Health, Input, ModelInfo, Pooled, Pooler,
+    PoolingRequest, Request, RequestInfo, SessionInfo, Stats, Transcription, TranscriptionEvent,
 };
 
 /// The events of one request, ending after its last.
@@ -18,6 +18,9 @@ pub type Events = BoxStream<'static, Event>;
 
 /// The events of one transcription, ending after its last. Dropping them cancels it.
 pub type Transcripts = BoxStream<'static, TranscriptionEvent>;
+
+/// What texts become, in their order.
+pub type PooledTexts = BoxFuture<'static, Result<Vec<Pooled>, Failure>>;
 
 /// The name that a client gives a model or an adapter; `None` means the model that is listed first.
 pub type ModelName<'a> = Option<&'a str>;
@@ -33,6 +36,10 @@ pub trait Engine: Send + Sync + 'static {
     fn submit(&self, request: Request) -> Result<Events, Failure>;
     /// Decodes a sound and begins to write it down. Takes up to seconds of CPU: not for an async thread.
     fn transcribe(&self, transcription: Transcription) -> Result<Transcripts, Failure>;
+    /// Tokenizes texts, to be pooled. Takes up to seconds of CPU: not for an async thread. Dropping the result cancels them.
+    fn pool(&self, pooling: PoolingRequest) -> Result<PooledTexts, Failure>;
+    /// What becomes of a model's hidden states.
+    fn pooler(&self, model: ModelName<'_>) -> Result<Pooler, Failure>;
     /// Cancels a request; false when no request has that id.
     fn cancel(&self, id: &str) -> bool;
     /// Queued and running requests.
@@ -90,6 +97,14 @@ impl Engine for Handle {
             events.next().await.map(|event| (event, events))
         };
         Ok(stream::unfold(events, next).boxed())
+    }
+
+    fn pool(&self, pooling: PoolingRequest) -> Result<PooledTexts, Failure> {
+        Ok(Box::pin(Handle::pool(self, pooling)?.results()))
+    }
+
+    fn pooler(&self, model: ModelName<'_>) -> Result<Pooler, Failure> {
+        Handle::pooler(self, model)
     }
 
     fn cancel(&self, id: &str) -> bool {

@@ -40,7 +40,7 @@ pub use access::{Access, AllowedHosts, AllowedOrigins, HostError, OriginError};
 pub use api::{Api, Origin, Prepared, RequestContext, generate, respond};
 pub use app::{AdapterUpdates, App, ModelNames, RequestTemplates, Settings};
 pub use connection_memory::ConnectionMemory;
-pub use engine::{Engine, Events, ModelName, Transcripts};
+pub use engine::{Engine, Events, ModelName, PooledTexts, Transcripts};
 pub use error::{ApiError, ErrorFormat, ErrorKind, Overflow, render as render_errors};
 pub use file_limit::raise_open_files;
 pub use keys::{Clock, KeyError, Keys};

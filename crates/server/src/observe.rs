@@ -113,6 +113,7 @@ impl RequestMetrics {
                 | Event::Progress { .. }
                 | Event::Alignment(_)
                 | Event::Hidden(_)
+                | Event::TokenLogits(_)
                 | Event::Failed(_) => {}
             }
         }
@@ -127,6 +128,7 @@ impl RequestMetrics {
             Event::Prompt(_)
             | Event::Alignment(_)
             | Event::Hidden(_)
+            | Event::TokenLogits(_)
             | Event::Progress { .. }
             | Event::Failed(_) => {}
         }

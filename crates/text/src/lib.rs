@@ -36,6 +36,6 @@ pub use syntax::{CallEnding, Delta};
 pub use template::{
     Adapted, ChatTemplate, GenerationPrompt, Limits, RenderInput, TemplateCaps, TemplateName, ToolPrompt,
 };
-pub use tokenizer::{AddSpecial, SkipSpecial, Tokenizer, TokenizerFiles};
+pub use tokenizer::{AddSpecial, Cut, CutSide, SkipSpecial, TextTokens, Tokenizer, TokenizerFiles};
 pub use tool::{CallRule, InputGrammar, Tool, ToolPlace};
 pub use tool_calls::{TOOL_CALL_FORMATS, ToolCallFormat, ToolSchemas};

@@ -2,6 +2,8 @@
 //!
 //! Invariant: nothing here changes after loading, and no text and no tokens make it panic.
 
+mod texts;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -12,6 +14,7 @@ use crate::catch_panic::catch_panic;
 use crate::decoder::Decoder;
 use crate::error::Error;
 use crate::files;
+pub use texts::{Cut, CutSide, TextTokens};
 
 /// Whether encoding adds the tokens that the model expects around a text, as its first one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

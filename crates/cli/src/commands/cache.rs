@@ -42,6 +42,7 @@ pub fn prompt(config: &Config) -> Result<ExitCode, Error> {
             | Event::Prompt(_)
             | Event::Alignment(_)
             | Event::Hidden(_)
+            | Event::TokenLogits(_)
             | Event::Progress { .. }
             | Event::Delta { .. } => {}
         }

@@ -217,6 +217,7 @@ fn generate() -> Result<(usize, MemoryPlan), Error> {
             | Event::Prompt(_)
             | Event::Alignment(_)
             | Event::Hidden(_)
+            | Event::TokenLogits(_)
             | Event::Progress { .. }
             | Event::Delta { .. } => {}
         }

@@ -1,5 +1,6 @@
 //! Runs commands.
 
+mod batch;
 mod bench_engine;
 mod bench_serve;
 mod bench_sim;
@@ -56,6 +57,7 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
         CommandName::Chat => chat::run(&config),
         CommandName::Run => run::run(config, &arguments),
         CommandName::Ps => ps::run(&config),
+        CommandName::Batch => batch::run(&config),
         CommandName::Launch => launch::run(&config, &arguments),
         CommandName::Replay => replay::run(&config, &arguments),
         CommandName::Convert => convert::run(&config),

@@ -52,6 +52,7 @@ pub fn take(command: CommandName, arguments: &[String], config: &mut Config) -> 
         | CommandName::Ps
         | CommandName::Launch
         | CommandName::Replay
+        | CommandName::Batch
         | CommandName::Models
         | CommandName::Doctor
         | CommandName::BenchSim

@@ -20,6 +20,8 @@ pub struct Config {
     pub launch: LaunchAction,
     /// When `replay` sends requests.
     pub replay: Pace,
+    /// Files of `batch`.
+    pub batch: BatchSettings,
     /// The model directory or name.
     pub model: Option<String>,
     /// The served names of the model.
@@ -116,6 +118,17 @@ pub struct ClientSettings {
     pub url: Option<String>,
     /// Sent as a bearer token.
     pub key: Option<String>,
+}
+
+/// Files of `batch`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BatchSettings {
+    /// The requests.
+    pub input: Option<PathBuf>,
+    /// Their results.
+    pub output: Option<PathBuf>,
+    /// Requests at a time.
+    pub max_inflight: usize,
 }
 
 /// Whether an agent is started.

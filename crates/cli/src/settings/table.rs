@@ -2,6 +2,7 @@
 //! generated from it.
 
 mod access;
+mod batch;
 mod client;
 mod conversion;
 mod doctor;
@@ -27,6 +28,7 @@ const SECTIONS: &[&[Setting]] = &[
     network::SETTINGS,
     access::SETTINGS,
     client::SETTINGS,
+    batch::SETTINGS,
     model::SETTINGS,
     engine::SETTINGS,
     generation::SETTINGS,
@@ -96,8 +98,10 @@ const MEDIA: &[CommandName] = &[CommandName::Generate, CommandName::Run];
 const SYSTEM: &[CommandName] =
     &[CommandName::Generate, CommandName::Chat, CommandName::Run, CommandName::CachePrompt];
 /// Commands that read a running server.
-const CLIENT: &[CommandName] = &[CommandName::Ps, CommandName::Launch, CommandName::Replay];
+const CLIENT: &[CommandName] =
+    &[CommandName::Ps, CommandName::Launch, CommandName::Replay, CommandName::Batch];
 const REPLAY: &[CommandName] = &[CommandName::Replay];
+const BATCH: &[CommandName] = &[CommandName::Batch];
 const LAUNCH: &[CommandName] = &[CommandName::Launch];
 /// Commands with a settings file of which every setting can be printed.
 const CONFIGURED: &[CommandName] = &[
@@ -156,6 +160,7 @@ const SCHEDULER_BASICS: &[CommandName] = &[
     CommandName::BenchSim,
 ];
 const JSON: &[CommandName] = &[
+    CommandName::Batch,
     CommandName::Ps,
     CommandName::Replay,
     CommandName::ListModels,

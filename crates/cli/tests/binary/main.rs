@@ -3,6 +3,7 @@
 
 mod access;
 mod adapters;
+mod batch;
 mod commands;
 mod embedded_facts;
 mod folders;

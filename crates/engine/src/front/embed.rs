@@ -32,6 +32,7 @@ impl Handle {
                 | Event::Prompt(_)
                 | Event::Alignment(_)
                 | Event::Hidden(_)
+                | Event::TokenLogits(_)
                 | Event::Progress { .. } => {}
                 Event::Delta { delta, tokens } => {
                     if on_delta(&delta, &tokens).is_break() {

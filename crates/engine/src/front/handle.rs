@@ -5,11 +5,13 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use omnibus_pooler::Pooler;
 use omnibus_text::AddSpecial;
 
 use super::active_requests::Admission;
 use super::event_stream::EventStream;
-use super::loaded_model::LoadedModel;
+use super::loaded_model::{LoadedModel, PoolingRun};
+use super::pooling::PoolingRequest;
 use crate::error::{Failure, StartError};
 use crate::info::{Health, ModelDetails, ModelInfo, ModelState, RequestInfo, SessionInfo};
 use crate::request::{Chat, Input, Request};
@@ -126,6 +128,17 @@ impl Handle {
     /// it on a thread that may block.
     pub fn submit(&self, request: Request) -> Result<EventStream, Failure> {
         self.loaded()?.submit(request)
+    }
+
+    /// Tokenizes texts, to be pooled. Takes up to seconds of CPU for many: async callers run it on a thread that may block.
+    pub fn pool(&self, pooling: PoolingRequest) -> Result<PoolingRun, Failure> {
+        self.loaded()?.pool(pooling)
+    }
+
+    /// What becomes of the hidden states of a model that is loaded.
+    pub fn pooler(&self, model: Option<&str>) -> Result<Pooler, Failure> {
+        self.check_model(model)?;
+        Ok(self.loaded()?.pooler().clone())
     }
 
     /// A place in the queue for a tenant's request that is prepared before it is submitted: whose media are fetched. Fails

@@ -1,6 +1,7 @@
 //! A loaded model: checks and tokenizes requests, and queues them at its engine.
 
 mod adapters;
+mod pooling;
 mod queries;
 mod resolved;
 mod speech;
@@ -13,6 +14,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use omnibus_core::{self as core, Goal};
 use omnibus_grammar::{GrammarLimits, Opening};
 use omnibus_text::AddSpecial;
+pub use pooling::PoolingRun;
 use resolved::{ModelLimits, Resolved};
 
 use super::active_requests::{ActiveRequests, Admission};
@@ -87,8 +89,8 @@ impl LoadedModel {
         let text = text.for_loaded(&ready);
         let capabilities = text.capabilities();
         let Ready { architecture, quantization, context_length, max_model_len, .. } = ready;
-        let Ready { vocab_size, hidden_size, memory, adapters, .. } = ready;
-        let limits = ModelLimits { vocab_size, max_model_len };
+        let Ready { vocab_size, token_types, hidden_size, memory, adapters, .. } = ready;
+        let limits = ModelLimits { vocab_size, token_types, max_model_len };
         let mut names = source.names().into_iter();
         let info = ModelInfo {
             id: names.next().unwrap_or_default(),
@@ -103,6 +105,7 @@ impl LoadedModel {
                 capabilities,
                 memory,
                 sampling: text.sampling.clone(),
+                task: text.task(),
                 modalities: text.modalities(),
                 chat_template: text.template_hash(),
             }),
@@ -150,6 +153,7 @@ impl LoadedModel {
         self.check_open()?;
         self.text.sampling.fill(&mut request);
         request.validate()?;
+        self.text.check_generates(&request)?;
         if let Some(name) = request.sampling.processors.iter().find(|name| !self.processors.contains(name)) {
             let message = format!("the engine was started without a logits processor named `{name}`");
             return Err(Failure::bad_request("logits_processors", message));
@@ -283,11 +287,7 @@ impl LoadedModel {
     ) -> Result<Job, Failure> {
         let max_new_tokens = model.limits.check(request, &tokenized.tokens)?;
         let mut sampling = request.sampling.clone();
-        if let Some(token) =
-            sampling.logit_bias.keys().find(|token| **token as usize >= model.limits.vocab_size)
-        {
-            return Err(Failure::bad_request("logit_bias", format!("{token} is not a token of this model")));
-        }
+        model.limits.check_tokens(request)?;
         sampling.seed = Some(sampling.seed.unwrap_or_else(|| sampler::fresh_seed(self.seed, id.0)));
         let words = bad_words::tokens(&self.text.tokenizer, &sampling.bad_words.texts);
         sampling.bad_words.tokens =
@@ -333,6 +333,7 @@ impl LoadedModel {
             prompt_logprobs: request.prompt_logprobs,
             alignment: request.alignment.clone(),
             hidden: request.hidden,
+            token_logits: request.token_logits.clone(),
             grammar,
             speculation: request.speculation,
             progress: request.progress,

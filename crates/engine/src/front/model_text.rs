@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use omnibus_grammar::{GrammarLimits, Reasoning};
 use omnibus_model::Source;
+use omnibus_pooler::{Pooler, Task};
 use omnibus_text::{
     AddSpecial, ChatTemplate, Error, GenerationPrompt, InfillFormat, Message, RenderInput, SkipSpecial,
     TemplateName, Tokenizer, TokenizerFiles, Tool,
@@ -17,7 +18,7 @@ use super::output_text::OutputText;
 use super::{call_grammar, long_text};
 use crate::digest::digest;
 use crate::error::{Failure, StartError};
-use crate::info::{Capabilities, Modality};
+use crate::info::{Capabilities, Modality, ModelTask};
 use crate::message::Ready;
 use crate::request::{Chat, Input, PromptEnd, Request, StructuredOutput};
 use crate::sampling_parameter::SamplingDefaults;
@@ -37,6 +38,12 @@ pub(crate) struct ModelText {
     speech: Option<Arc<SpeechTokens>>,
     /// What requests have that leave parameters out.
     pub(crate) sampling: SamplingDefaults,
+    /// What becomes of hidden states.
+    pooler: Pooler,
+    /// Kinds of each token.
+    pub(crate) token_types: usize,
+    /// Whether it has logits of tokens.
+    generates: bool,
 }
 
 /// A request's input, tokenized.
@@ -73,7 +80,23 @@ impl ModelText {
         let media = MediaReader::read(source, settings.ffmpeg.as_deref(), settings.media_files_memory);
         let speech = SpeechTokens::read(source, &tokenizer).map(Arc::new);
         let sampling = SamplingDefaults::read(&settings.generation_config, source)?;
-        Ok(Self { tokenizer, template, formats, prefix: Vec::new(), media, speech, sampling })
+        let pooler = match source {
+            Source::Directory(path) => Pooler::read(path).map_err(StartError::new)?,
+            Source::Embedded(_) | Source::Random(_) | Source::Adapted { .. } => Pooler::of_generator(),
+        };
+        let (prefix, token_types, generates) = (Vec::new(), 1, true);
+        Ok(Self {
+            tokenizer,
+            template,
+            formats,
+            prefix,
+            media,
+            speech,
+            sampling,
+            pooler,
+            token_types,
+            generates,
+        })
     }
 
     /// The input in the form that the chat template supports.
@@ -96,6 +119,43 @@ impl ModelText {
             tools: self.formats.tools().is_some(),
             infill: InfillFormat::of(&self.tokenizer).is_some(),
         }
+    }
+
+    /// What becomes of hidden states.
+    pub(crate) fn pooler(&self) -> &Pooler {
+        &self.pooler
+    }
+
+    /// What the model is for. One that generates and has files of sentence-transformers is for what these say.
+    pub(crate) fn task(&self) -> ModelTask {
+        if self.speech.is_some() {
+            return ModelTask::Transcribe;
+        }
+        if self.generates && !self.pooler.is_declared() {
+            return ModelTask::Generate;
+        }
+        match self.pooler.task() {
+            Task::Embed => ModelTask::Embed,
+            Task::Score { .. } | Task::ScoreTokens { .. } => ModelTask::Score,
+            Task::Classify { .. } => ModelTask::Classify,
+            Task::ClassifyTokens { .. } => ModelTask::TokenClassify,
+        }
+    }
+
+    /// Fails for a request that generates where the model does not.
+    pub(crate) fn check_generates(&self, request: &Request) -> Result<(), Failure> {
+        if self.generates || request.max_new_tokens == Some(0) {
+            return Ok(());
+        }
+        let use_instead = match self.pooler.task() {
+            Task::Embed => "gives vectors of texts; use /v1/embeddings",
+            Task::Score { .. } | Task::ScoreTokens { .. } => {
+                "scores pairs of texts; use /v1/rerank or /v1/score"
+            }
+            Task::Classify { .. } => "labels texts; use /classify",
+            Task::ClassifyTokens { .. } => "labels tokens; use /pooling",
+        };
+        Err(Failure::bad_request("model", format!("this model generates nothing: it {use_instead}")))
     }
 
     /// Special tokens of a model that writes down speech and nothing else.
@@ -146,7 +206,8 @@ impl ModelText {
     /// The text side of a loaded model. Every prompt continues the tokens of its prompt cache file.
     pub(crate) fn for_loaded(self, ready: &Ready) -> Self {
         let media = self.media.and_then(|media| media.for_loaded(ready));
-        Self { prefix: ready.prefix.clone(), media, ..self }
+        let Ready { token_types, generates, .. } = *ready;
+        Self { prefix: ready.prefix.clone(), media, token_types, generates, ..self }
     }
 
     /// A request's prompt. `most`: a text that surely has more tokens than this is refused before it is tokenized whole. `salt`:

@@ -134,6 +134,10 @@ impl RequestOutput {
                 self.send(Event::Hidden(states));
                 OutputState::Active
             }
+            JobUpdate::TokenLogits(logits) => {
+                self.send(Event::TokenLogits(logits));
+                OutputState::Active
+            }
             JobUpdate::Token(token) => self.handle_token(token),
             JobUpdate::Drafted(drafts) => {
                 self.usage.drafts += drafts;

@@ -184,6 +184,7 @@ mod tests {
             prompt_logprobs: None,
             alignment: Some(Alignment { heads: vec![(1, 2)], frames: 3 }),
             hidden: Some(HiddenPositions::Last),
+            token_logits: vec![7],
             grammar: None,
             speculation: Speculation::Off,
             progress: crate::request::ProgressReports::On,

@@ -133,6 +133,7 @@ impl JobJournal {
             | JobUpdate::Prompt { .. }
             | JobUpdate::Alignment(_)
             | JobUpdate::Hidden(_)
+            | JobUpdate::TokenLogits(_)
             | JobUpdate::Drafted(_) => {}
             JobUpdate::Token(token) => {
                 entry.job.request.prompt.push(token.token);

@@ -333,7 +333,11 @@ impl Transcriber {
                 }
                 Event::Failed(failure) => return Err(failure),
                 Event::Alignment(aligned) => generated.aligned.push(aligned),
-                Event::Started { .. } | Event::Prompt(_) | Event::Hidden(_) | Event::Progress { .. } => {}
+                Event::Started { .. }
+                | Event::Prompt(_)
+                | Event::Hidden(_)
+                | Event::TokenLogits(_)
+                | Event::Progress { .. } => {}
             }
         }
         Err(Failure::Engine { message: "the engine ended a window without its last event".to_owned() })

@@ -366,6 +366,7 @@ impl EngineLoop {
                 prompt: active.job.prompt,
                 prompt_logprobs: active.job.prompt_logprobs,
                 hidden: active.job.hidden,
+                token_logits: &active.job.token_logits,
                 adapter: active.job.request.adapter,
                 keeps_states: self.drafts.is_some()
                     && self.device.traits().keeps_states

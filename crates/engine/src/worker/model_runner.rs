@@ -24,6 +24,7 @@ use super::padding::Padding;
 use super::prompt_logprobs::PromptLogprobs;
 use super::prompt_output::PromptOutput;
 use super::step_input::{InputSegment, InputToken, StepInput};
+use super::token_logits::PendingTokenLogits;
 use crate::logits_processor::LogitsProcessors;
 use crate::sampler::{Chooser, PendingSample, SampleRow, Sampler, SamplingChanges};
 use crate::settings::{AsyncScheduling, Settings};
@@ -417,7 +418,11 @@ fn prompt_outputs(
     let aligned = crossed.filter_map(|(of, rows)| Some((of.aligned.as_ref()?, rows.weights.as_ref()?)));
     let aligned =
         aligned.map(|(rows, weights)| Ok(PromptOutput::Alignment(PendingAlignment::new(rows, weights)?)));
-    logprobs.chain(aligned).collect()
+    let of_tokens = logits.into_iter().flat_map(|logits| {
+        let rows = input.token_logits.iter();
+        rows.map(|row| Ok(PromptOutput::TokenLogits(PendingTokenLogits::new(logits, row)?)))
+    });
+    logprobs.chain(aligned).chain(of_tokens).collect()
 }
 
 /// Dispatches a graph to MLX, and adds the time that takes to `time`.

@@ -6,6 +6,7 @@ use omnibus_core::SequenceId;
 use super::alignment::PendingAlignment;
 use super::hidden::PendingHidden;
 use super::prompt_logprobs::PromptLogprobs;
+use super::token_logits::PendingTokenLogits;
 use crate::message::JobUpdate;
 
 /// Of one sequence's rows in one step, not yet read.
@@ -13,6 +14,7 @@ pub(super) enum PromptOutput {
     Logprobs(PromptLogprobs),
     Alignment(PendingAlignment),
     Hidden(PendingHidden),
+    TokenLogits(PendingTokenLogits),
 }
 
 impl PromptOutput {
@@ -21,6 +23,7 @@ impl PromptOutput {
             Self::Logprobs(logprobs) => logprobs.arrays().collect(),
             Self::Alignment(alignment) => vec![alignment.array()],
             Self::Hidden(hidden) => vec![hidden.array()],
+            Self::TokenLogits(logits) => vec![logits.array()],
         }
     }
 
@@ -30,6 +33,7 @@ impl PromptOutput {
             Self::Logprobs(logprobs) => (logprobs.sequence, vec![logprobs.read()?]),
             Self::Alignment(alignment) => (alignment.sequence, vec![alignment.read()?]),
             Self::Hidden(hidden) => (hidden.sequence, hidden.read()?),
+            Self::TokenLogits(logits) => (logits.sequence, vec![logits.read()?]),
         };
         Ok(updates.into_iter().map(|update| (sequence, update)).collect())
     }

@@ -30,6 +30,8 @@ pub(super) struct StepInput {
     pub(super) prompts: Vec<PromptRows>,
     /// Rows whose hidden states are reported, in order.
     pub(super) hidden: Vec<ReportedRows>,
+    /// Tokens whose logits are reported, of rows that have logits.
+    pub(super) token_logits: Vec<TokenLogitRow>,
     /// Rows with features in place of their token's embedding.
     pub(super) media: Vec<MediaRows>,
     /// Rows that attend to each other in both directions.
@@ -131,13 +133,23 @@ pub(super) struct ReportedRows {
     pub(super) len: usize,
 }
 
+/// A row of which logits of some tokens were requested.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TokenLogitRow {
+    pub(super) sequence: SequenceId,
+    /// The row of the step's logits.
+    pub(super) logits: usize,
+    pub(super) tokens: Vec<u32>,
+}
+
 /// What the loop knows of a scheduled sequence's request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct RequestRows {
+pub(super) struct RequestRows<'a> {
     /// Tokens of the prompt.
     pub(super) prompt: usize,
     pub(super) prompt_logprobs: Option<usize>,
     pub(super) hidden: Option<HiddenPositions>,
+    pub(super) token_logits: &'a [u32],
     /// As in [`omnibus_core::Request::adapter`].
     pub(super) adapter: u128,
     /// As in [`InputSegment`].
@@ -151,7 +163,7 @@ impl StepInput {
         &mut self,
         work: &ScheduledSequence,
         scheduler: &Scheduler,
-        request: RequestRows,
+        request: RequestRows<'_>,
         drafts: &[u32],
         row_of: impl Fn(PlanId, usize) -> Option<usize>,
     ) -> mlx::Result<()> {
@@ -183,6 +195,7 @@ impl StepInput {
         });
         self.push_prompt_rows(work, known, request);
         self.push_hidden(work, first, request);
+        self.push_token_logits(work, first, request);
         for before_last in (0..work.samples).rev() {
             let (logits, position) = (self.logits_at.len(), work.positions.end - before_last);
             self.samples.push(SampleRow { sequence: work.sequence, position, logits });
@@ -239,7 +252,7 @@ impl StepInput {
         }
     }
 
-    fn push_hidden(&mut self, work: &ScheduledSequence, first: usize, request: RequestRows) {
+    fn push_hidden(&mut self, work: &ScheduledSequence, first: usize, request: RequestRows<'_>) {
         let end = work.positions.end.min(request.prompt);
         let position = match request.hidden {
             None => return,
@@ -253,7 +266,17 @@ impl StepInput {
         }
     }
 
-    fn push_prompt_rows(&mut self, work: &ScheduledSequence, known: &[u32], request: RequestRows) {
+    fn push_token_logits(&mut self, work: &ScheduledSequence, first: usize, request: RequestRows<'_>) {
+        let last = request.prompt.saturating_sub(1);
+        if request.token_logits.is_empty() || !work.positions.contains(&last) {
+            return;
+        }
+        let (sequence, tokens) = (work.sequence, request.token_logits.to_vec());
+        self.token_logits.push(TokenLogitRow { sequence, logits: self.logits_at.len(), tokens });
+        self.logits_at.push(first + last - work.positions.start);
+    }
+
+    fn push_prompt_rows(&mut self, work: &ScheduledSequence, known: &[u32], request: RequestRows<'_>) {
         let Some(top) = request.prompt_logprobs else { return };
         let start = work.positions.start;
         let end = work.positions.end.min(request.prompt.saturating_sub(1));

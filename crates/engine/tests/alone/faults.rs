@@ -60,6 +60,7 @@ fn output_until_failure(mut stream: EventStream) -> (String, Failure) {
             | Event::Prompt(_)
             | Event::Alignment(_)
             | Event::Hidden(_)
+            | Event::TokenLogits(_)
             | Event::Progress { .. } => {}
         }
     }

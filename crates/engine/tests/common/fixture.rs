@@ -53,6 +53,34 @@ fn from_recipe(fixture: &Path, name: &str) -> PathBuf {
     to
 }
 
+/// An embedder, a reranker or a classifier as published: its files, with the weights of each folder's recipe.
+pub fn embedder(name: &str) -> PathBuf {
+    let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/embedders").join(name);
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("embedders").join(name);
+    write_published(&at, &to);
+    to
+}
+
+fn write_published(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        match path.is_dir() {
+            true => write_published(&path, &target),
+            false => _ = std::fs::copy(&path, target).unwrap(),
+        }
+    }
+    let Ok(recipe) = std::fs::read(from.join("tensors.json")) else { return };
+    let mut weights = generate::weights(&serde_json::from_slice(&recipe).unwrap()).unwrap();
+    let more = from.join("extra.safetensors");
+    if more.is_file() {
+        weights.extend(mlx::io::load_safetensors(more).unwrap());
+    }
+    let named = weights.iter().map(|(name, array)| (name.as_str(), array));
+    mlx::io::save_safetensors(to.join("model.safetensors"), named, []).unwrap();
+}
+
 /// The small model of a golden fixture with random weights for every token of the embedded model's tokenizer.
 pub fn with_full_vocabulary(test: &str) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

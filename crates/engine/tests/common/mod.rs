@@ -60,6 +60,7 @@ pub fn wait_for(mut stream: EventStream) -> Output {
             | Event::Prompt(_)
             | Event::Alignment(_)
             | Event::Hidden(_)
+            | Event::TokenLogits(_)
             | Event::Progress { .. } => {}
         }
     }

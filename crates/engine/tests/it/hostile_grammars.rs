@@ -164,6 +164,7 @@ fn outcome(engine: &omnibus_engine::Handle, request: Request) -> Outcome {
             | Event::Prompt(_)
             | Event::Alignment(_)
             | Event::Hidden(_)
+            | Event::TokenLogits(_)
             | Event::Progress { .. }
             | Event::Delta { .. } => {}
         }

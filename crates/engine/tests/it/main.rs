@@ -10,6 +10,7 @@ mod hidden_states;
 mod hostile_grammars;
 mod logits;
 mod logits_processors;
+mod pooling;
 mod prompt_files;
 mod recurrent;
 mod sampling;

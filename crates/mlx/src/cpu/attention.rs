@@ -45,8 +45,8 @@ pub struct AttentionMetadata<'a> {
     /// i32 `[m]`: ids of blocks.
     pub tables: &'a Array,
     /// i32 `[rows]`: for rows that see later keys of their segment, the position after the last of them; at most their own
-    /// for others.
-    pub ends: Option<&'a Array>,
+    /// for others. Then whether windows hide some of these keys.
+    pub ends: Option<(&'a Array, Ends)>,
 }
 
 impl Rope<'_> {
@@ -81,6 +81,7 @@ impl AttentionMetadata<'_> {
         rows: i32,
     ) -> Result<()> {
         let AttentionMetadata { slots, segments, tables, ends } = *self;
+        let ends = ends.map(|(ends, _)| ends);
         for numbers in [positions, slots, segments, tables].into_iter().chain(ends) {
             op.require(
                 numbers.dtype()? == Dtype::I32,
@@ -168,7 +169,7 @@ impl PagedAttention<'_> {
         inputs.extend(self.rope.map(|rope| rope.freqs));
         inputs.extend(self.rope.and_then(|rope| rope.axes));
         inputs.extend(self.sinks);
-        inputs.extend(ends);
+        inputs.extend(ends.map(|(ends, _)| ends));
         let op = Op { name: "cpu::paged_attention", inputs: &inputs };
         let kernel = self.check(&op)?;
         let out = [size(kernel.rows)?, size(kernel.heads * kernel.v_dim)?];
@@ -212,7 +213,7 @@ impl PagedAttention<'_> {
             window: self.window.map(|window| window as usize),
             sink_tokens: self.sink_tokens as usize,
             sinks: self.sinks.map(|sinks| op.float(sinks)).transpose()?,
-            ends: self.metadata.ends.map(|_| Ends),
+            ends: self.metadata.ends.map(|(_, reach)| reach),
             latent: None,
         })
     }

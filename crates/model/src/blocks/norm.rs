@@ -15,13 +15,24 @@ pub(crate) struct NormBlock {
 
 enum NormKind {
     /// `weight`: `[width]`.
-    Rms { weight: Param },
+    Rms {
+        weight: Param,
+    },
     /// Both `[width]`; `ones` are the norm's weight.
-    ScaledRms { weight: Param, ones: Param },
+    ScaledRms {
+        weight: Param,
+        ones: Param,
+    },
     /// Both `[width]`.
-    Layer { weight: Param, bias: Option<Param> },
+    Layer {
+        weight: Param,
+        bias: Option<Param>,
+    },
     /// `[1]`.
-    Gain { weight: Param },
+    Gain {
+        weight: Param,
+    },
+    Absent,
 }
 
 impl NormBlock {
@@ -41,8 +52,13 @@ impl NormBlock {
         Self { ops, kind: NormKind::Gain { weight }, eps: 0.0 }
     }
 
+    pub(crate) fn absent(ops: Ops) -> Self {
+        Self { ops, kind: NormKind::Absent, eps: 0.0 }
+    }
+
     pub(crate) fn forward(&self, x: &Array) -> mlx::Result<Array> {
         match &self.kind {
+            NormKind::Absent => Ok(x.clone()),
             NormKind::Gain { weight } => Ok(x * weight),
             NormKind::Rms { weight } => self.ops.rms_norm(x, weight, self.eps),
             NormKind::ScaledRms { weight, ones } => self.ops.rms_norm(&(x * weight), ones, self.eps),
@@ -54,7 +70,10 @@ impl NormBlock {
     fn joined(&self) -> Option<Joined> {
         match &self.kind {
             NormKind::Rms { weight } => Some(Joined::Normed { weight: Array::clone(weight), eps: self.eps }),
-            NormKind::ScaledRms { .. } | NormKind::Layer { .. } | NormKind::Gain { .. } => None,
+            NormKind::ScaledRms { .. }
+            | NormKind::Layer { .. }
+            | NormKind::Gain { .. }
+            | NormKind::Absent => None,
         }
     }
 
@@ -62,7 +81,10 @@ impl NormBlock {
     fn forward_sum(&self, sum: &Array, term: &Term) -> mlx::Result<(Array, Array)> {
         match &self.kind {
             NormKind::Rms { weight } => self.ops.add_rms_norm(sum, term, weight, self.eps),
-            NormKind::ScaledRms { .. } | NormKind::Layer { .. } | NormKind::Gain { .. } => {
+            NormKind::ScaledRms { .. }
+            | NormKind::Layer { .. }
+            | NormKind::Gain { .. }
+            | NormKind::Absent => {
                 let sum = self.ops.add(sum, term)?;
                 let normed = self.forward(&sum)?;
                 Ok((sum, normed))

@@ -7,6 +7,8 @@ use crate::blueprint::{
 use crate::manifest::{Manifest, Scope, TensorRole};
 use crate::norm::Norm;
 
+/// Embeddings of token types, below the root.
+pub(crate) const TOKEN_TYPES: &str = "embed_token_types";
 /// Learned positions, below the root.
 pub(crate) const POSITIONS: &str = "embed_positions";
 /// The norm of embeddings, below the root.
@@ -35,8 +37,8 @@ impl Blueprint {
         if self.has_embeddings() {
             root.replicated(self.names.embed, self.hidden, self.vocab, false);
         }
-        if let Some(positions) = self.learned_positions.filter(|_| first) {
-            root.at(POSITIONS).tensor("weight", &[positions, self.hidden], TensorRole::Replicated);
+        if first {
+            self.name_added_embeddings(&mut root);
         }
         if let Some(inputs) = self.per_layer_inputs {
             let width = inputs.width * self.stored_layers().len();
@@ -91,6 +93,19 @@ impl Blueprint {
             }
         }
         manifest
+    }
+
+    /// Tables whose rows are added to embeddings.
+    fn name_added_embeddings(&self, root: &mut Scope) {
+        let tables = [
+            (POSITIONS, self.learned_positions.map(|positions| positions.rows)),
+            (TOKEN_TYPES, self.token_types),
+        ];
+        for (name, rows) in tables {
+            if let Some(rows) = rows {
+                root.at(name).tensor("weight", &[rows, self.hidden], TensorRole::Replicated);
+            }
+        }
     }
 }
 

@@ -28,7 +28,9 @@ impl SpanRule {
                 let runs: SpanRuns = runs.filter_map(|run| Some(*run.first()?..run.last()? + 1)).collect();
                 std::iter::once(runs).filter(|runs| !runs.is_empty()).collect()
             }
-            Bidirectional::Prompts => vec![std::iter::once(0..prompt.len()).collect()],
+            Bidirectional::Prompts | Bidirectional::Symmetric => {
+                vec![std::iter::once(0..prompt.len()).collect()]
+            }
             Bidirectional::No => Vec::new(),
         }
     }

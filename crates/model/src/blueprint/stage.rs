@@ -83,7 +83,7 @@ impl Blueprint {
     /// Whether it has a table of embeddings: for tokens, or for logits.
     pub(crate) fn has_embeddings(&self) -> bool {
         self.stage.reads_tokens()
-            || (self.stage.gives_logits() && !matches!(self.head, Head::Own | Head::Target))
+            || (self.stage.gives_logits() && !matches!(self.head, Head::Own | Head::Target | Head::Absent))
     }
 
     /// Leaves out the tensors of other parts, quantized or not.

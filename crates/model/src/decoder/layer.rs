@@ -122,7 +122,12 @@ impl Layer {
             LayerStream::Alternating(alternating) => {
                 return self.alternate(alternating, x, inputs, layer);
             }
-            LayerStream::Sum => self.compute(x, inputs, layer)?,
+            LayerStream::Sum => match (self.norm_placement, &self.mlp) {
+                (NormPlacement::OfSums { .. } | NormPlacement::Unnormed { .. }, Some(mlp)) => {
+                    self.compute_in_encoder(mlp.as_ref(), x, layer)?;
+                }
+                _ => self.compute(x, inputs, layer)?,
+            },
             LayerStream::History(history) => self.compute_with_history(history, x, layer)?,
             LayerStream::Hyper(parts) => self.compute_with_copies(parts, x, layer)?,
         }
@@ -241,7 +246,34 @@ impl Layer {
         Ok(mixed)
     }
 
-    /// Mixer and MLP: the only place that matches on [`NormPlacement`].
+    /// Mixer and MLP of encoders, with norms of sums, or in a first layer without a norm before the mixer.
+    fn compute_in_encoder(
+        &self,
+        mlp: &dyn MlpBlock,
+        x: &mut ResidualStream,
+        layer: LayerContext,
+    ) -> mlx::Result<()> {
+        let [mixed_joins, transformed_joins] = &self.residual;
+        let mixed = self.mixer.forward(x.value()?, layer)?;
+        mixed_joins.add(x, mixed)?;
+        match self.norms.as_slice() {
+            [before_mlp] => {
+                let transformed = mlp.forward(&x.norm(before_mlp)?)?;
+                transformed_joins.add(x, transformed)
+            }
+            [after, after_mlp] => {
+                let normed = x.norm(after)?;
+                x.set(normed.clone());
+                transformed_joins.add(x, mlp.forward(&normed)?)?;
+                let normed = x.norm(after_mlp)?;
+                x.set(normed);
+                Ok(())
+            }
+            _ => Err(mlx::Error::new("one norm or two in a layer of an encoder")),
+        }
+    }
+
+    /// Mixer and MLP, as [`NormPlacement`] has them.
     fn compute(&self, x: &mut ResidualStream, inputs: &TokenInputs, layer: LayerContext) -> mlx::Result<()> {
         let [mixed_joins, transformed_joins] = &self.residual;
         match (&self.norm_placement, self.norms.as_slice(), &self.mlp) {

@@ -7,7 +7,7 @@ use mlx::{Array, Dtype};
 use super::{Model, RowLogits};
 use crate::batch::{Batch, HiddenPlace, HiddenRows};
 use crate::blocks::{ResidualStream, TokenInputs};
-use crate::blueprint::Passes;
+use crate::blueprint::{Head, Passes};
 use crate::forward::{ForwardContext, LogitRows};
 use crate::kv_cache::KvCache;
 use crate::ops::LayerContext;
@@ -202,7 +202,7 @@ impl Model {
 
     /// Float32 logits, `[n, vocab]`, of hidden states of the final norm, `[n, hidden]`.
     pub fn logits(&self, hidden: &Array) -> mlx::Result<Array> {
-        let tied = self.embed.as_ref().map(|embed| &embed.0);
+        let tied = self.embed.as_ref().map(|embed| &embed.0).filter(|_| self.blueprint.head != Head::Absent);
         let head = self.head.as_ref().or(tied).ok_or_else(|| mlx::Error::new("a stage with a head"))?;
         let logits = head.forward(hidden)?.astype(Dtype::F32)?;
         let logits = self.scaled(logits, self.blueprint.logit_scale)?;
@@ -236,7 +236,13 @@ impl Model {
     /// What the first layer reads, `[T, hidden]`.
     fn embedded(&self, tokens: &Array, ctx: &ForwardContext) -> mlx::Result<Array> {
         let embed = self.embed.as_ref().ok_or_else(|| mlx::Error::new("a stage that begins with tokens"))?;
+        let vocab = self.blueprint.vocab as i32;
+        let typed = self.token_types.as_ref().map(|types| typed(tokens, vocab, types)).transpose()?;
+        let tokens = typed.as_ref().map_or(tokens, |(tokens, _)| tokens);
         let mut x = self.scaled(embed.forward(tokens, self.dtype)?, self.blueprint.embed_scale)?;
+        if let Some((_, types)) = &typed {
+            x = x + types;
+        }
         if let Some(vocabulary) = &self.media_vocabulary {
             x = vocabulary.replace(&x, tokens)?;
         }
@@ -246,12 +252,27 @@ impl Model {
             }
             x = x.scatter_rows(&placed.rows, &placed.features)?;
         }
-        if let Some(positions) = &self.positions {
-            x = x + positions.take(ctx.positions()?, 0)?;
+        if let Some((table, spec)) = self.positions.as_ref().zip(self.blueprint.learned_positions) {
+            let rows = match spec.first {
+                0 => ctx.positions()?.clone(),
+                first => ctx.positions()? + &Array::from_slice(&[first as i32], &[1])?,
+            };
+            x = x + table.take(&rows, 0)?;
         }
         match &self.embed_norm {
             Some(norm) => norm.forward(&x),
             None => Ok(x),
         }
     }
+}
+
+/// Tokens without their types, `[T]` i32, and embeddings of their types, `[T, hidden]`. `table`: `[types, hidden]`.
+fn typed(tokens: &Array, vocab: i32, table: &Array) -> mlx::Result<(Array, Array)> {
+    let mut types = Array::zeros(tokens.shape(), tokens.dtype()?)?;
+    for number in 1..table.dim(0)? {
+        let first = Array::from_slice(&[number * vocab], &[1])?;
+        types = types + tokens.greater_equal(&first)?.astype(tokens.dtype()?)?;
+    }
+    let tokens = tokens - &types * &Array::from_slice(&[vocab], &[1])?;
+    Ok((tokens, table.take(&types, 0)?))
 }

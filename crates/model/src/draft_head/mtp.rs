@@ -174,6 +174,7 @@ fn table_of(is_own: bool) -> TokenTable {
 fn plain(target: &Blueprint) -> Blueprint {
     Blueprint {
         learned_positions: None,
+        token_types: None,
         per_layer_inputs: None,
         media_vocabularies: Vec::new(),
         stream: StreamKind::Plain,

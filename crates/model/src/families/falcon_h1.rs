@@ -38,7 +38,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     // A head of its own has its multiplier in its weights.
     let logit_scale = match dims.head {
         Head::Tied => cfg.or("lm_head_multiplier", LM_HEAD)? / cfg.or("embedding_multiplier", EMBEDDING)?,
-        Head::Own | Head::OwnIfPresent | Head::Target => 1.0,
+        Head::Own | Head::OwnIfPresent | Head::Target | Head::Absent => 1.0,
     };
     Ok(Blueprint { logit_scale, rewrites: rewrites.concat(), ..Blueprint::uniform(&dims, layer) })
 }

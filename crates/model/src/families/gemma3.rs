@@ -3,6 +3,7 @@
 //! Source: mlx-lm `models/gemma3_text.py`; absent fields mean what they mean there.
 
 use super::by_layer::*;
+use super::encoder::encoder;
 use super::names::*;
 use super::parts::*;
 use crate::*;
@@ -32,7 +33,6 @@ pub(super) fn read_with_encoder(cfg: &Config) -> Result<Blueprint, ConfigError> 
 
 fn blueprint(cfg: &Config, dims: Dims) -> Result<Blueprint, ConfigError> {
     cfg.only("attention_bias", false)?;
-    cfg.only("use_bidirectional_attention", false)?;
     for cap in ["attn_logit_softcapping", "final_logit_softcapping"] {
         cfg.only(cap, serde_json::Value::Null)?;
     }
@@ -44,7 +44,10 @@ fn blueprint(cfg: &Config, dims: Dims) -> Result<Blueprint, ConfigError> {
         qk_norm: Some(QkNorm::per_head(dims.norm.eps())),
         ..Attention::new(&dims, Position::Rope(global))
     };
+    // In both directions it is as wide as both sides together.
+    let is_encoder = cfg.or("use_bidirectional_attention", false)?;
     let window = cfg.or("sliding_window", 512)?;
+    let window = if is_encoder { window / 2 + 1 } else { window };
     let local =
         Attention { span: AttentionSpan::Window(window), position: Position::Rope(local), ..global.clone() };
     let layer = |attention: &Attention| {
@@ -52,11 +55,14 @@ fn blueprint(cfg: &Config, dims: Dims) -> Result<Blueprint, ConfigError> {
     };
     let period = cfg.opt("sliding_window_pattern")?.or(cfg.opt("_sliding_window_pattern")?).unwrap_or(6);
     let layers = by_kind_or_every(cfg, period, dims.layers, [layer(&global), layer(&local)])?;
-    Ok(Blueprint {
+    let blueprint = Blueprint {
         embed_scale: rounded_to_bf16((dims.hidden as f32).sqrt()),
         rewrites: add_one_to_norms(When::Always).collect(),
         ..Blueprint::new(&dims, layers)
-    })
+    };
+    // Its reference scales in the dtype of the embeddings.
+    let embed_scale = (dims.hidden as f32).sqrt();
+    Ok(if is_encoder { encoder(Blueprint { embed_scale, ..blueprint }) } else { blueprint })
 }
 
 /// Of global layers and of local ones. Newer configs have them by the kind of layer.

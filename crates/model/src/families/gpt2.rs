@@ -48,7 +48,7 @@ fn blueprint(
     ];
     let layer = LayerSpec::pre_norm(attention, mlp, dims.norm);
     Ok(Blueprint {
-        learned_positions: Some(dims.context),
+        learned_positions: Some(LearnedPositions::new(dims.context)),
         rewrites: rewrites.concat(),
         ..Blueprint::uniform(&dims, layer)
     })

@@ -10,7 +10,7 @@ pub(super) type Read = fn(&Config) -> Result<Blueprint, ConfigError>;
 
 /// Qwen's configs carry window fields that the published models never switch on.
 pub(super) fn no_sliding_window(cfg: &Config) -> Result<(), ConfigError> {
-    for (field, off) in [("use_sliding_window", false), ("use_mrope", false), ("is_causal", true)] {
+    for (field, off) in [("use_sliding_window", false), ("use_mrope", false)] {
         cfg.only(field, off)?;
     }
     let _window: Option<usize> = cfg.opt("sliding_window")?; // Without effect while it is off.

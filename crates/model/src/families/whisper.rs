@@ -63,8 +63,11 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         ]
     };
     let layers = (0..dims.layers).flat_map(layer).collect();
-    let blueprint =
-        Blueprint { learned_positions: Some(context), rewrites: rewrites(), ..Blueprint::new(&dims, layers) };
+    let blueprint = Blueprint {
+        learned_positions: Some(LearnedPositions::new(context)),
+        rewrites: rewrites(),
+        ..Blueprint::new(&dims, layers)
+    };
     Ok(blueprint.numbered(|index| index / PARTS))
 }
 

@@ -20,6 +20,8 @@ pub(crate) struct Gather {
     pub(crate) mask: Option<Array>,
     /// The mask where attention is bidirectional; `None` if no row sees a later key.
     bidirectional: Option<Array>,
+    /// That mask where the window hides later keys, too.
+    symmetric: Option<Array>,
     /// Positions of each segment's first row and first key; of a cache without sinks.
     starts: Vec<[i32; 2]>,
 }
@@ -39,6 +41,7 @@ impl Gather {
             Bidirectional::Pictures | Bidirectional::AllPictures | Bidirectional::Prompts => {
                 self.bidirectional.as_ref()
             }
+            Bidirectional::Symmetric => self.symmetric.as_ref().or(self.bidirectional.as_ref()),
         };
         later.or(self.mask.as_ref())
     }
@@ -117,6 +120,7 @@ fn gather_singles(segments: &[&Segment], group: usize, cache: &KvCache) -> mlx::
         keys: keys as i32,
         mask: Some(Array::from_slice(&mask, &[count, 1, 1, keys as i32])?),
         bidirectional: None,
+        symmetric: None,
         starts: (segments.iter().zip(&tables))
             .map(|(segment, table)| starts(segment, table, cache.block_size))
             .collect(),
@@ -155,12 +159,20 @@ fn gather_chunk(
         true => None,
         false => Some(mask_of(&|position, key| visible((position, key)) || sees_later(position, key))?),
     };
+    let symmetric = match (is_causal, kind) {
+        (false, CacheKind::SlidingWindow { tokens, .. }) => Some(mask_of(&|position, key| {
+            let at = key_position(cache.block_size, table, key);
+            visible((position, key)) || (sees_later(position, key) && at < position + tokens)
+        })?),
+        _ => None,
+    };
     Ok(Gather {
         rows: Rows::of([segment.rows()])?,
         tables: block_indices(&table.blocks)?.expand_dims(&[0])?,
         keys: keys as i32,
         mask,
         bidirectional,
+        symmetric,
         starts: vec![starts(segment, table, cache.block_size)],
     })
 }

@@ -326,12 +326,23 @@ fn paged_in(
             slots: &metadata.slots,
             segments: &metadata.segments,
             tables: &metadata.tables,
-            ends: metadata.ends.as_ref().filter(|_| spec.bidirectional != Bidirectional::No),
+            ends: metadata.ends.as_ref().and_then(|ends| Some((ends, reach(spec.bidirectional)?))),
         },
     }
     .run()?;
     pool.put([k_pool, v_pool]);
     Ok(out)
+}
+
+/// Which of the later keys rows see.
+fn reach(directions: Bidirectional) -> Option<cpu::Ends> {
+    match directions {
+        Bidirectional::No => None,
+        Bidirectional::Pictures | Bidirectional::AllPictures | Bidirectional::Prompts => {
+            Some(cpu::Ends::Whole)
+        }
+        Bidirectional::Symmetric => Some(cpu::Ends::Windowed),
+    }
 }
 
 /// By which the layer's rows rotate: `[T]`, or `[3, T]`.

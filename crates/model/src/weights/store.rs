@@ -191,13 +191,14 @@ impl Store {
                 self.vector(&format!("{path}.weight"))?
             }
             Norm::RmsUnweighted { .. } | Norm::LayerUnweighted { .. } => self.ones(width)?,
+            Norm::Absent => return Ok(NormBlock::absent(self.ops())),
         };
         Ok(match norm {
             Norm::Rms { eps } | Norm::RmsUnweighted { eps } => NormBlock::rms(self.ops(), weight, eps),
             Norm::Layer { eps, bias: false } | Norm::LayerUnweighted { eps } => {
                 NormBlock::layer(self.ops(), weight, None, eps)
             }
-            Norm::Gain => NormBlock::gain(self.ops(), weight),
+            Norm::Gain | Norm::Absent => NormBlock::gain(self.ops(), weight),
             Norm::ScaledRms { eps } => NormBlock::scaled_rms(self.ops(), weight, self.ones(width)?, eps),
             Norm::Layer { eps, bias: true } => {
                 NormBlock::layer(self.ops(), weight, Some(self.vector(&format!("{path}.bias"))?), eps)
@@ -289,6 +290,21 @@ pub(crate) struct Published {
     pub(crate) unread: Weights,
 }
 
+/// Tensors with the root's name in front, which checkpoints of the network without its head leave out.
+fn rooted(weights: Weights, blueprint: &Blueprint) -> Weights {
+    let names = blueprint.names;
+    let is_bare = weights.contains_key(&format!("{}.weight", names.embed));
+    if !is_bare {
+        return weights;
+    }
+    let heads = ["lm_head.", "score."];
+    let rooted = |name: String| match heads.iter().any(|head| name.starts_with(head)) {
+        true => name,
+        false => format!("{}.{name}", names.root),
+    };
+    weights.into_iter().map(|(name, tensor)| (rooted(name), tensor)).collect()
+}
+
 /// Applies the blueprint's rewrites and checks the result; tensors of `unread` are kept apart instead of being dropped.
 /// Decides the blueprint's head and its media vocabularies, which depend on the checkpoint.
 pub(crate) fn published(
@@ -297,7 +313,7 @@ pub(crate) fn published(
     mut weights: Weights,
     unread: &[Pattern],
 ) -> Result<Published, LoadError> {
-    weights = convert(weights, &mut quantization)?;
+    weights = rooted(convert(weights, &mut quantization)?, blueprint);
     let published: BTreeSet<String> = weights.keys().cloned().collect();
     let mut apart = Weights::new();
     for rewrite in &blueprint.rewrites {
@@ -314,9 +330,14 @@ pub(crate) fn published(
         let present = weights.contains_key("lm_head.weight");
         blueprint.head = if present { Head::Own } else { Head::Tied };
     }
-    if blueprint.head == Head::Tied {
-        weights =
-            WeightRewrite::Drop { tensors: "lm_head.*".into() }.apply(weights, &published, &quantization)?;
+    let unread = match blueprint.head {
+        Head::Tied => &["lm_head.*"][..],
+        Head::Absent => &["lm_head.*", "score.*"],
+        Head::Own | Head::OwnIfPresent | Head::Target => &[],
+    };
+    for tensors in unread {
+        let dropped = WeightRewrite::Drop { tensors: (*tensors).into() };
+        weights = dropped.apply(weights, &published, &quantization)?;
     }
     let root = blueprint.names.root;
     let is_there = |path: &str| weights.contains_key(&format!("{root}.{path}.embedding.weight"));

@@ -27,6 +27,8 @@ is compared.
 | --- | --- | --- | --- | --- | --- |
 ";
 
+const EMBEDDERS: &str = "tests/embedders";
+
 /// What the fixtures of a type show.
 #[derive(Default)]
 struct Shown {
@@ -36,11 +38,12 @@ struct Shown {
 }
 
 impl Shown {
-    fn add(&mut self, name: &str, config: &Map<String, Value>) {
+    fn add(&mut self, (name, directory): (&str, &str), config: &Map<String, Value>) {
+        let is_embedder = directory == EMBEDDERS;
         let blueprint = families::read(config).unwrap();
         let layout = match name {
             _ if name.contains(".q-") => "packed",
-            _ if name.ends_with(".hf") => "published",
+            _ if name.ends_with(".hf") || is_embedder => "published",
             _ => "converted",
         };
         *self.layouts.entry(layout).or_default() += 1;
@@ -59,13 +62,13 @@ impl Shown {
 
 fn shown() -> BTreeMap<String, Shown> {
     let mut by_type: BTreeMap<String, Shown> = BTreeMap::new();
-    for directory in ["tests/fixtures", "tests/pictures", "tests/speech"] {
+    for directory in ["tests/fixtures", "tests/pictures", "tests/speech", EMBEDDERS] {
         for path in fixtures(&Path::new(env!("CARGO_MANIFEST_DIR")).join(directory), &[]).unwrap() {
             let text = std::fs::read(path.join("config.json")).unwrap();
             let config: Map<String, Value> = serde_json::from_slice(&text).unwrap();
             let model_type = config["model_type"].as_str().unwrap().to_owned();
             let name = path.file_name().unwrap().to_str().unwrap();
-            by_type.entry(model_type).or_default().add(name, &config);
+            by_type.entry(model_type).or_default().add((name, directory), &config);
         }
     }
     by_type

@@ -8,6 +8,7 @@ mod conversion;
 mod cores;
 mod docs;
 mod draft_heads;
+mod embedders;
 mod environment;
 mod golden;
 mod kv_bits;

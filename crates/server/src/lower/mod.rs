@@ -11,6 +11,7 @@ pub mod infill;
 pub mod messages;
 pub mod ollama;
 pub mod opaque;
+pub mod pooling;
 pub mod responses;
 mod structured;
 mod thinking;

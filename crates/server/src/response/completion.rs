@@ -77,6 +77,7 @@ impl Completion {
             Event::Started { .. }
             | Event::Alignment(_)
             | Event::Hidden(_)
+            | Event::TokenLogits(_)
             | Event::Progress { .. }
             | Event::Failed(_) => {}
             Event::Prompt(tokens) => self.prompt_tokens.extend(tokens),

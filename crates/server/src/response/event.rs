@@ -32,6 +32,7 @@ fn end_of_generation(event: &omnibus_engine::Event) -> Option<Result<Usage, ApiE
         | Event::Prompt(_)
         | Event::Alignment(_)
         | Event::Hidden(_)
+        | Event::TokenLogits(_)
         | Event::Progress { .. }
         | Event::Delta { .. } => None,
     }

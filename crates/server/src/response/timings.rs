@@ -47,6 +47,7 @@ impl TimedChoice {
             | EngineEvent::Prompt(_)
             | EngineEvent::Alignment(_)
             | EngineEvent::Hidden(_)
+            | EngineEvent::TokenLogits(_)
             | EngineEvent::Failed(_) => {}
         }
     }

@@ -10,6 +10,7 @@ mod messages;
 mod models;
 mod ollama;
 mod owner;
+mod pooling;
 mod requests;
 mod responses;
 mod sessions;

@@ -120,6 +120,7 @@ pub fn listed(info: &ModelInfo, name: &str) -> Model {
         quantization: details.and_then(|details| details.quantization.clone()),
         default_generation_settings: details
             .map(|details| details.sampling.values().map(|(of, value, _)| (of.name(), value)).collect()),
+        task: details.map(|details| details.task),
         modalities: details.map(|details| details.modalities.clone()).unwrap_or_default(),
         chat_template_hash: details
             .and_then(|details| details.chat_template.map(|hash| format!("{hash:032x}"))),

@@ -6,7 +6,7 @@ use axum::routing;
 
 use super::responses::conversations;
 use super::{
-    adapters, apply_template, audio, chat, completions, infill, messages, models, ollama, requests,
+    adapters, apply_template, audio, chat, completions, infill, messages, models, ollama, pooling, requests,
     responses, sessions, status, stream, tokenize, usage,
 };
 use crate::api::generate;
@@ -16,6 +16,13 @@ use crate::wire;
 /// The body of Ollama's requests that name a model.
 const OLLAMAS_MODEL: Body =
     Body::Fields { tables: &[wire::ollama::models::NAMED], required: &[], unknown: Unknown::Tolerated };
+
+/// The body of requests to rerank.
+const RERANK: Body = Body::Fields {
+    tables: &[wire::pooling::rerank::FIELDS, wire::pooling::COMMON],
+    required: &["query", "documents"],
+    unknown: Unknown::Refused,
+};
 
 /// The routes. Rows of one path are neighbours.
 pub const ROUTES: &[Operation] = &[
@@ -51,6 +58,56 @@ pub const ROUTES: &[Operation] = &[
         || routing::post(generate::<completions::CompletionsApi>),
     )
     .replies(Reply::Stream),
+    post(
+        "/v1/embeddings",
+        "OpenAI's embeddings: vectors of texts",
+        Body::Fields {
+            tables: &[wire::pooling::embeddings::FIELDS, wire::pooling::COMMON, wire::tokenize::CONVERSATION],
+            required: &[],
+            unknown: Unknown::Refused,
+        },
+        || routing::post(pooling::embeddings::embeddings),
+    ),
+    post(
+        "/v2/embed",
+        "Cohere's embeddings",
+        Body::Fields { tables: &[wire::pooling::cohere::FIELDS], required: &[], unknown: Unknown::Tolerated },
+        || routing::post(pooling::embed::embed),
+    ),
+    post("/v1/rerank", "Jina's rerank: documents, the best first", RERANK, || {
+        routing::post(pooling::rerank::rerank)
+    }),
+    post("/v2/rerank", "Cohere's rerank", RERANK, || routing::post(pooling::rerank::rerank)),
+    post(
+        "/v1/score",
+        "vLLM's scores of pairs of texts",
+        Body::Fields {
+            tables: &[wire::pooling::score::FIELDS, wire::pooling::COMMON],
+            required: &[],
+            unknown: Unknown::Refused,
+        },
+        || routing::post(pooling::score::score),
+    ),
+    post(
+        "/classify",
+        "vLLM's labels of texts",
+        Body::Fields {
+            tables: &[wire::pooling::classify::FIELDS, wire::pooling::COMMON],
+            required: &["input"],
+            unknown: Unknown::Refused,
+        },
+        || routing::post(pooling::classify::classify),
+    ),
+    post(
+        "/pooling",
+        "vLLM's pooling: what a model's head gives for texts",
+        Body::Fields {
+            tables: &[wire::pooling::classify::POOLING, wire::pooling::COMMON],
+            required: &["input"],
+            unknown: Unknown::Refused,
+        },
+        || routing::post(pooling::classify::pooling),
+    ),
     post(
         "/v1/messages",
         "Anthropic's messages",
@@ -226,23 +283,23 @@ pub const ROUTES: &[Operation] = &[
     .replies(Reply::Lines),
     post(
         "/api/embed",
-        "400: no served model makes vectors",
+        "Vectors of texts, for Ollama's clients",
         Body::Fields {
-            tables: &[wire::ollama::models::EMBED],
+            tables: &[wire::ollama::embed::FIELDS],
             required: &["model"],
             unknown: Unknown::Tolerated,
         },
-        || routing::post(ollama::manage::embed),
+        || routing::post(ollama::embed::embed),
     ),
     post(
         "/api/embeddings",
-        "400: no served model makes vectors",
+        "The vector of one text, for Ollama's older clients",
         Body::Fields {
-            tables: &[wire::ollama::models::EMBED],
+            tables: &[wire::ollama::embed::FIELDS],
             required: &["model"],
             unknown: Unknown::Tolerated,
         },
-        || routing::post(ollama::manage::embed),
+        || routing::post(ollama::embed::embeddings),
     ),
     delete("/api/delete", "403 or 404: served models stay", || routing::delete(ollama::manage::delete))
         .takes(OLLAMAS_MODEL),

@@ -83,6 +83,7 @@ impl GenerationTrace {
             | Event::Prompt(_)
             | Event::Alignment(_)
             | Event::Hidden(_)
+            | Event::TokenLogits(_)
             | Event::Progress { .. }
             | Event::Failed(_) => {}
         }

@@ -102,6 +102,11 @@ impl Fields {
         format!("{}{name}", self.prefix)
     }
 
+    /// Whether a field is there and was not taken.
+    pub fn has(&self, name: &str) -> bool {
+        self.object.contains_key(name)
+    }
+
     /// A value of any type.
     pub fn value(&mut self, name: &str) -> Option<Value> {
         self.object.remove(name)

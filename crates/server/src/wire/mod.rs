@@ -25,6 +25,7 @@ pub mod messages;
 pub mod models;
 pub mod ollama;
 mod pdf;
+pub mod pooling;
 pub mod requests;
 pub mod responses;
 pub mod samplers;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use omnibus_engine::Modality;
+use omnibus_engine::{Modality, ModelTask};
 use serde::Serialize;
 
 /// All models.
@@ -39,6 +39,8 @@ pub struct Model {
     pub quantization: Option<String>,
     /// What requests have that leave sampling parameters out, by the parameters' names, once it is loaded.
     pub default_generation_settings: Option<BTreeMap<&'static str, f64>>,
+    /// What it is for: `generate`, `embed`, `score`, `classify`, `token_classify` or `transcribe`, once it is loaded.
+    pub task: Option<ModelTask>,
     /// What prompts may hold: `text`, `image` and `audio`, once it is loaded.
     pub modalities: Vec<Modality>,
     /// 32 hexadecimal digits that change with the chat template, once it is loaded.

@@ -18,6 +18,7 @@ mod messages;
 mod metrics;
 mod mutated;
 mod ollama;
+mod pooling;
 mod recording;
 mod refusals;
 mod responses;

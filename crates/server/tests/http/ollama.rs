@@ -222,12 +222,12 @@ fn errors_are_texts_that_say_what_to_do() {
     check_error(&get(server.address, "/api/chat"), 405, "has no method GET");
     check_error(&post(server.address, "/api/chat", "{"), 400, "not valid JSON");
     for path in ["/api/embed", "/api/embeddings"] {
-        check_error(
-            &send(&server, path, json!({"model": "scripted", "input": "a"})),
-            400,
-            "does not support embeddings",
-        );
         check_error(&send(&server, path, missing.clone()), 404, "not found");
+        check_error(
+            &send(&server, path, json!({"model": "scripted", "dimensions": 3, "input": "a", "prompt": "a"})),
+            400,
+            "between 1 and 2",
+        );
     }
     let delete = |model: &str| {
         let body = json!({"model": model}).to_string();

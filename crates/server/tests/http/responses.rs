@@ -169,19 +169,19 @@ fn models_are_listed_once_per_served_name() {
     check(
         &get(server.address, "/v1/models"),
         expect![[
-            r#"200 {"object":"list","data":[{"id":"scripted","object":"model","created":1,"owned_by":"omnibus","root":"scripted","parent":null,"context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"default_generation_settings":{"frequency_penalty":0.0,"min_p":0.0,"presence_penalty":0.0,"repetition_penalty":1.0,"temperature":1.0,"top_k":0.0,"top_p":1.0},"modalities":["text"],"chat_template_hash":"00000000000000000000000000000005","loaded":true},{"id":"alias/one","object":"model","created":1,"owned_by":"omnibus","root":"scripted","parent":null,"context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"default_generation_settings":{"frequency_penalty":0.0,"min_p":0.0,"presence_penalty":0.0,"repetition_penalty":1.0,"temperature":1.0,"top_k":0.0,"top_p":1.0},"modalities":["text"],"chat_template_hash":"00000000000000000000000000000005","loaded":true}]}"#
+            r#"200 {"object":"list","data":[{"id":"scripted","object":"model","created":1,"owned_by":"omnibus","root":"scripted","parent":null,"context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"default_generation_settings":{"frequency_penalty":0.0,"min_p":0.0,"presence_penalty":0.0,"repetition_penalty":1.0,"temperature":1.0,"top_k":0.0,"top_p":1.0},"task":"generate","modalities":["text"],"chat_template_hash":"00000000000000000000000000000005","loaded":true},{"id":"alias/one","object":"model","created":1,"owned_by":"omnibus","root":"scripted","parent":null,"context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"default_generation_settings":{"frequency_penalty":0.0,"min_p":0.0,"presence_penalty":0.0,"repetition_penalty":1.0,"temperature":1.0,"top_k":0.0,"top_p":1.0},"task":"generate","modalities":["text"],"chat_template_hash":"00000000000000000000000000000005","loaded":true}]}"#
         ]],
     );
     check(
         &get(server.address, "/v1/models/alias/one"),
         expect![[
-            r#"200 {"id":"ID","object":"model","created":0,"owned_by":"omnibus","root":"scripted","parent":null,"context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"default_generation_settings":{"frequency_penalty":0.0,"min_p":0.0,"presence_penalty":0.0,"repetition_penalty":1.0,"temperature":1.0,"top_k":0.0,"top_p":1.0},"modalities":["text"],"chat_template_hash":"00000000000000000000000000000005","loaded":true}"#
+            r#"200 {"id":"ID","object":"model","created":0,"owned_by":"omnibus","root":"scripted","parent":null,"context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"default_generation_settings":{"frequency_penalty":0.0,"min_p":0.0,"presence_penalty":0.0,"repetition_penalty":1.0,"temperature":1.0,"top_k":0.0,"top_p":1.0},"task":"generate","modalities":["text"],"chat_template_hash":"00000000000000000000000000000005","loaded":true}"#
         ]],
     );
     check(
         &get(server.address, "/v1/models/alias%2Fone"),
         expect![[
-            r#"200 {"id":"ID","object":"model","created":0,"owned_by":"omnibus","root":"scripted","parent":null,"context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"default_generation_settings":{"frequency_penalty":0.0,"min_p":0.0,"presence_penalty":0.0,"repetition_penalty":1.0,"temperature":1.0,"top_k":0.0,"top_p":1.0},"modalities":["text"],"chat_template_hash":"00000000000000000000000000000005","loaded":true}"#
+            r#"200 {"id":"ID","object":"model","created":0,"owned_by":"omnibus","root":"scripted","parent":null,"context_length":4096,"max_model_len":4096,"architecture":"script","quantization":null,"default_generation_settings":{"frequency_penalty":0.0,"min_p":0.0,"presence_penalty":0.0,"repetition_penalty":1.0,"temperature":1.0,"top_k":0.0,"top_p":1.0},"task":"generate","modalities":["text"],"chat_template_hash":"00000000000000000000000000000005","loaded":true}"#
         ]],
     );
 }

@@ -11,10 +11,10 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use omnibus_engine::{
     AddSpecial, Admission, Candidate, Capabilities, Delta, Event, Failure, FinishReason, Health, Input,
-    Message, ModelDetails, ModelInfo, ModelState, Request, RequestInfo, RequestState, SchedulerStats,
-    SessionInfo, Stats, TokenInfo, Transcription, Usage,
+    Message, ModelDetails, ModelInfo, ModelState, Pooled, Pooler, PoolingRequest, Request, RequestInfo,
+    RequestState, SchedulerStats, SessionInfo, Stats, TokenInfo, Transcription, Usage,
 };
-use omnibus_server::{Engine, Events, ModelName, Transcripts};
+use omnibus_server::{Engine, Events, ModelName, PooledTexts, Transcripts};
 use tokio::sync::watch;
 
 pub const VOCAB: u32 = 1000;
@@ -176,6 +176,7 @@ impl Engine for ScriptedEngine {
                 memory: omnibus_engine::MemoryPlan::default(),
                 max_model_len: CONTEXT,
                 sampling: omnibus_engine::SamplingDefaults::default(),
+                task: omnibus_engine::ModelTask::Generate,
                 modalities: vec![omnibus_engine::Modality::Text],
                 chat_template: Some(5),
             }),
@@ -286,6 +287,18 @@ impl Engine for ScriptedEngine {
 
     fn transcribe(&self, _: Transcription) -> Result<Transcripts, Failure> {
         Err(Failure::bad_request("file", "a script has no sound"))
+    }
+
+    fn pool(&self, pooling: PoolingRequest) -> Result<PooledTexts, Failure> {
+        self.check_model(pooling.request.model.as_deref())?;
+        let pooled = |number: usize| Pooled { numbers: vec![number as f32, 1.0], tokens: 3, cut_from: None };
+        let pooled: Vec<Pooled> = (0..pooling.inputs.len()).map(pooled).collect();
+        Ok(Box::pin(async move { Ok(pooled) }))
+    }
+
+    fn pooler(&self, model: ModelName<'_>) -> Result<Pooler, Failure> {
+        self.check_model(model)?;
+        Ok(Pooler::of_generator())
     }
 
     fn cancel(&self, id: &str) -> bool {

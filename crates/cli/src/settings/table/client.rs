@@ -15,7 +15,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Server",
         commands: CLIENT,
         scope: Scope::FlagOnly,
-        help: "URL of the running server. Default: http://127.0.0.1:8000, and for `launch`, where none runs there, a server of its own; `replay` has a server of its own without it.",
+        help: "URL of the running server. Default: http://127.0.0.1:8000, and for `launch`, where none runs there, a server of its own; `replay` and `batch` have a server of their own without it.",
         set: |config, value| {
             config.client.url = Some(value.text());
             Ok(())

@@ -22,6 +22,7 @@ pub const SETTINGS: &[Setting] = &[
             CommandName::Perplexity,
             CommandName::Launch,
             CommandName::Replay,
+            CommandName::Batch,
             CommandName::Convert,
             CommandName::Pull,
             CommandName::RemoveModels,

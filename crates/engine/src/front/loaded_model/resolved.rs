@@ -21,8 +21,10 @@ pub(super) struct Resolved<'a> {
 /// What a model takes of a prompt.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ModelLimits {
-    /// Tokens below this.
+    /// Of its vocabulary.
     pub(super) vocab_size: usize,
+    /// Kinds of each token.
+    pub(super) token_types: usize,
     /// Tokens of prompt and answer together.
     pub(super) max_model_len: usize,
 }
@@ -30,7 +32,7 @@ pub(super) struct ModelLimits {
 impl ModelLimits {
     /// Checks a request's prompt against them. The tokens that it may generate.
     pub(super) fn check(self, request: &Request, prompt: &[u32]) -> Result<usize, Failure> {
-        let Self { vocab_size, max_model_len } = self;
+        let Self { vocab_size, token_types, max_model_len } = self;
         let field = match request.input {
             Input::Chat(_) => "messages",
             Input::Text(_) | Input::Tokens(_) | Input::Infill { .. } => "prompt",
@@ -38,7 +40,7 @@ impl ModelLimits {
         if prompt.is_empty() {
             return Err(Failure::bad_request(field, "the prompt has no tokens"));
         }
-        if let Some(token) = prompt.iter().find(|token| **token as usize >= vocab_size) {
+        if let Some(token) = prompt.iter().find(|token| **token as usize >= vocab_size * token_types) {
             return Err(Failure::bad_request(field, format!("{token} is not a token of this model")));
         }
         let rest = max_model_len.saturating_sub(prompt.len()).max(1);
@@ -51,6 +53,20 @@ impl ModelLimits {
             });
         }
         Ok(max_new_tokens)
+    }
+}
+
+impl ModelLimits {
+    /// Fails for a token that a request names and the model does not have.
+    pub(super) fn check_tokens(self, request: &Request) -> Result<(), Failure> {
+        let biased = request.sampling.logit_bias.keys().map(|token| ("logit_bias", *token));
+        let reported = request.token_logits.iter().map(|token| ("token_logits", *token));
+        match biased.chain(reported).find(|(_, token)| *token as usize >= self.vocab_size) {
+            None => Ok(()),
+            Some((field, token)) => {
+                Err(Failure::bad_request(field, format!("{token} is not a token of this model")))
+            }
+        }
     }
 }
 

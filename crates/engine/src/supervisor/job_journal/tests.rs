@@ -23,6 +23,7 @@ fn job(id: u64) -> Job {
         prompt_logprobs: Some(0),
         alignment: None,
         hidden: None,
+        token_logits: Vec::new(),
         grammar: None,
         speculation: Speculation::Allowed,
         progress: crate::request::ProgressReports::Off,

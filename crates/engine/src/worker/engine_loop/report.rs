@@ -102,6 +102,7 @@ impl EngineLoop {
             | JobUpdate::Prompt { .. }
             | JobUpdate::Alignment(_)
             | JobUpdate::Hidden(_)
+            | JobUpdate::TokenLogits(_)
             | JobUpdate::Drafted(_)
             | JobUpdate::Token(_) => false,
         };
@@ -140,8 +141,9 @@ pub(super) fn seconds(ticks: Tick) -> u64 {
 /// Takes the updates up to each large one off `jobs`, which keeps those after the last: a message has a limit, which the
 /// large updates of one step may exceed together.
 fn split_after_large(jobs: &mut Vec<JobReport>) -> Vec<Vec<JobReport>> {
-    let is_large =
-        |report: &JobReport| matches!(report.update, JobUpdate::Alignment(_) | JobUpdate::Hidden(_));
+    let is_large = |report: &JobReport| {
+        matches!(report.update, JobUpdate::Alignment(_) | JobUpdate::Hidden(_) | JobUpdate::TokenLogits(_))
+    };
     let mut parts = Vec::new();
     while let Some(large) = jobs.iter().position(is_large) {
         let rest = jobs.split_off(large + 1);

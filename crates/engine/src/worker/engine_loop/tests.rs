@@ -67,6 +67,7 @@ fn job(id: u64, sampling: Sampling) -> Job {
         prompt_logprobs: None,
         alignment: None,
         hidden: None,
+        token_logits: Vec::new(),
         grammar: None,
         speculation: Speculation::Allowed,
         progress: crate::request::ProgressReports::Off,

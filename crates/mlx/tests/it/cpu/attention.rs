@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mlx::cpu::{AttentionMetadata, HeadNorm, PagedAttention, Projected, Rope, RotaryAxes};
+use mlx::cpu::{AttentionMetadata, Ends, HeadNorm, PagedAttention, Projected, Rope, RotaryAxes};
 use mlx::{Array, Dtype, Result, RotaryPairing};
 
 use super::with_each_isa;
@@ -25,7 +25,7 @@ struct Case {
     window: Option<i32>,
     sink_tokens: i32,
     sinks: bool,
-    spans: bool,
+    spans: Option<Ends>,
     tolerance: f32,
 }
 
@@ -46,7 +46,7 @@ const PLAIN: Case = Case {
     window: None,
     sink_tokens: 0,
     sinks: false,
-    spans: false,
+    spans: None,
     tolerance: 1e-5,
 };
 
@@ -124,7 +124,7 @@ impl Case {
 
     /// Position behind the last key that a row sees.
     fn end(&self, sequence: usize, row: i32) -> i32 {
-        let span = SPANS.iter().filter(|_| self.spans);
+        let span = SPANS.iter().filter(|_| self.spans.is_some());
         let span = span.filter(|(of, first, end, _)| *of == sequence && (*first..*end).contains(&row));
         span.map(|(.., end)| *end).next().unwrap_or(row + 1)
     }
@@ -181,8 +181,10 @@ impl Case {
         for (i, m) in mask.iter_mut().enumerate() {
             let (row, key) = (i as i32 / length, i as i32 % length);
             let is_hidden = key > row && self.end(sequence, key) != self.end(sequence, row);
+            let is_behind = self.spans == Some(Ends::Windowed) && self.window.is_some_and(|w| key >= row + w);
             if key >= self.end(sequence, row)
                 || is_hidden
+                || is_behind
                 || self.window.is_some_and(|w| key <= row - w && key >= self.sink_tokens)
             {
                 *m = f32::NEG_INFINITY;
@@ -281,7 +283,7 @@ impl Case {
                         slots: &slots,
                         segments: &segments,
                         tables: &tables,
-                        ends: self.spans.then_some(&ends),
+                        ends: self.spans.map(|reach| (&ends, reach)),
                     },
                 }
                 .run()
@@ -367,8 +369,14 @@ fn attention_agrees_with_mlx_and_does_not_see_how_a_sequence_is_cut() -> Result<
         "first keys stay beside sinks",
         Case { window: Some(33), sink_tokens: 5, sinks: true, block_size: 5, ..PLAIN },
     )?;
-    check("spans", Case { spans: true, ..PLAIN })?;
-    check("spans in a window", Case { spans: true, window: Some(20), block_size: 8, ..PLAIN })?;
+    check("spans", Case { spans: Some(Ends::Whole), ..PLAIN })?;
+    check("spans in a window", Case { spans: Some(Ends::Whole), window: Some(20), block_size: 8, ..PLAIN })?;
+    let windowed = Some(Ends::Windowed);
+    check(
+        "spans in a window on both sides",
+        Case { spans: windowed, window: Some(20), block_size: 8, ..PLAIN },
+    )?;
+    check("spans without a window", Case { spans: windowed, ..PLAIN })?;
     check("blocks of 8", Case { block_size: 8, ..PLAIN })?;
     check("odd heads", Case { head_dim: 22, v_dim: 22, rope: Some((22, Halves, 1.0)), ..PLAIN })?;
     check("long heads", Case { head_dim: 160, v_dim: 96, norms: true, ..PLAIN })?;

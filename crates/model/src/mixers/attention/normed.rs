@@ -85,7 +85,9 @@ impl QkNormBlock {
             Norm::Layer { eps, .. } | Norm::LayerUnweighted { eps } => {
                 fast::layer_norm(x, weight, bias.as_deref(), eps)
             }
-            Norm::ScaledRms { .. } | Norm::Gain => Err(mlx::Error::new("a norm of queries and keys")),
+            Norm::ScaledRms { .. } | Norm::Gain | Norm::Absent => {
+                Err(mlx::Error::new("a norm of queries and keys"))
+            }
         };
         match self.spec.over {
             NormOver::Head => normed(x, weight.as_deref()),

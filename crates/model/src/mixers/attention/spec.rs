@@ -130,6 +130,8 @@ pub enum Bidirectional {
     AllPictures,
     /// Later positions of the prompt (PaliGemma).
     Prompts,
+    /// Later positions of the prompt, in layers with a window as far as earlier ones (ModernBERT).
+    Symmetric,
 }
 
 /// Which earlier positions a query attends to.

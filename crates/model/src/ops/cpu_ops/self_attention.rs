@@ -41,7 +41,7 @@ pub(super) fn each_other([q, k, v]: [&Array; 3], scale: f32) -> mlx::Result<Opti
             slots: &places,
             segments: &Array::from_slice(&segments, &[count, 5])?,
             tables: &Array::arange(0..count, Dtype::I32)?,
-            ends: Some(&ends),
+            ends: Some((&ends, cpu::Ends::Whole)),
         },
     };
     let out = attended.run()?.out.reshape(&[count, len, heads, head_dim])?;

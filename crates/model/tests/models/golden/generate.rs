@@ -53,6 +53,7 @@ pub fn weights(recipe: &Value) -> Result<Weights, mlx::Error> {
                     let signs = (0..count).map(|i| if unit(base, i) < 0.0 { -1.0 } else { 1.0 });
                     Array::from_slice(&signs.collect::<Vec<f32>>(), &shape)?
                 }
+                "IOTA" => Array::from_slice(&(0..count as i32).collect::<Vec<_>>(), &shape)?,
                 "U32" => Array::from_slice(&words.collect::<Vec<_>>(), &shape)?,
                 "I8" => Array::from_slice(&words.map(|word| word as i8).collect::<Vec<_>>(), &shape)?,
                 "U8" => {

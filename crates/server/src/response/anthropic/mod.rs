@@ -186,6 +186,7 @@ impl Framer for MessagesFramer {
                 EngineEvent::Prompt(_)
                 | EngineEvent::Alignment(_)
                 | EngineEvent::Hidden(_)
+                | EngineEvent::TokenLogits(_)
                 | EngineEvent::Progress { .. }
                 | EngineEvent::Failed(_),
             )

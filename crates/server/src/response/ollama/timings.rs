@@ -31,6 +31,7 @@ impl Timings {
             | EngineEvent::Prompt(_)
             | EngineEvent::Alignment(_)
             | EngineEvent::Hidden(_)
+            | EngineEvent::TokenLogits(_)
             | EngineEvent::Finished { .. }
             | EngineEvent::Failed(_) => {}
         }

@@ -206,6 +206,7 @@ impl Framer for ChatFramer {
                 EngineEvent::Prompt(_)
                 | EngineEvent::Alignment(_)
                 | EngineEvent::Hidden(_)
+                | EngineEvent::TokenLogits(_)
                 | EngineEvent::Progress { .. }
                 | EngineEvent::Failed(_),
             )

@@ -225,6 +225,7 @@ impl Framer for CompletionsFramer {
             Event::Engine(
                 EngineEvent::Alignment(_)
                 | EngineEvent::Hidden(_)
+                | EngineEvent::TokenLogits(_)
                 | EngineEvent::Progress { .. }
                 | EngineEvent::Failed(_),
             )

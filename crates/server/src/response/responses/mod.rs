@@ -129,6 +129,7 @@ impl Framer for ResponsesFramer {
                 | EngineEvent::Prompt(_)
                 | EngineEvent::Alignment(_)
                 | EngineEvent::Hidden(_)
+                | EngineEvent::TokenLogits(_)
                 | EngineEvent::Progress { .. }
                 | EngineEvent::Failed(_),
             )

@@ -80,21 +80,6 @@ pub async fn push() -> ApiError {
     ApiError::forbidden("not_supported", "this server sends no models to a registry")
 }
 
-/// 400: the served models write text.
-pub async fn embed(
-    State(app): State<Arc<App>>,
-    Extension(key): Extension<Arc<Key>>,
-    request: Request,
-) -> Result<Response, ApiError> {
-    let body = app.bodies.untyped_json(request).await?;
-    let model = blocking(move || Named::of_embed(body.parse()?.0)).await?;
-    if served::find(&usable(&app, &key), &model).is_none() {
-        return Err(served::missing(&model));
-    }
-    let message = format!("\"{model}\" does not support embeddings: this server makes no vectors yet");
-    Err(ApiError::unsupported("model", message))
-}
-
 fn refused(models: &[ModelInfo], model: &str, why: &str) -> Result<Response, ApiError> {
     match served::find(models, model) {
         None => Err(missing(model)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::{Extension, Json};
 use jiff::Timestamp;
-use omnibus_engine::{Capabilities, Modality, ModelDetails, ModelInfo};
+use omnibus_engine::{Capabilities, Modality, ModelDetails, ModelInfo, ModelTask};
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
@@ -145,7 +145,13 @@ fn abilities(details: Option<&ModelDetails>) -> Vec<&'static str> {
     let optional =
         [("tools", tools), ("insert", infill), ("vision", vision), ("thinking", thinking), ("audio", audio)];
     let can = optional.into_iter().filter(|(_, can)| *can).map(|(name, _)| name);
-    std::iter::once("completion").chain(can).collect()
+    match details.map(|details| details.task) {
+        Some(ModelTask::Embed) => vec!["embedding"],
+        Some(ModelTask::Score | ModelTask::Classify | ModelTask::TokenClassify) => Vec::new(),
+        Some(ModelTask::Generate | ModelTask::Transcribe) | None => {
+            std::iter::once("completion").chain(can).collect()
+        }
+    }
 }
 
 /// About how many weights there are: their bytes, by the bits that one takes with its share of scales.

@@ -66,6 +66,7 @@ mod tests {
             capabilities,
             memory: MemoryPlan::default(),
             sampling: SamplingDefaults::default(),
+            task: omnibus_engine::ModelTask::Generate,
             modalities: Vec::new(),
             chat_template: None,
         }))

@@ -12,7 +12,6 @@ use crate::app::{App, blocking};
 use crate::auth::Tenant;
 use crate::error::ApiError;
 use crate::stored_responses::{Conversation, ITEMS_MAX};
-use crate::wire::json;
 use crate::wire::responses::conversations::{ConversationObject, added, created, updated};
 use crate::wire::responses::items::id_of;
 use crate::wire::responses::response::{Deleted, ItemList};
@@ -28,7 +27,7 @@ pub async fn create(
 ) -> Result<Json<ConversationObject>, ApiError> {
     let body = app.bodies.json(request).await?;
     blocking(move || {
-        let (items, metadata) = created(json::parse(&body)?)?;
+        let (items, metadata) = created(body.parse()?.0)?;
         let mut conversation = Conversation::new(&tenant, metadata);
         append(&mut conversation, items)?;
         let object = object(&conversation);
@@ -58,7 +57,7 @@ pub async fn update(
     let Path(id) = id?;
     let body = app.bodies.json(request).await?;
     blocking(move || {
-        let metadata = updated(json::parse(&body)?)?;
+        let metadata = updated(body.parse()?.0)?;
         let change = |conversation: &mut Conversation| {
             conversation.metadata = metadata;
             object(conversation)
@@ -102,7 +101,7 @@ pub async fn add_items(
     let Path(id) = id?;
     let body = app.bodies.json(request).await?;
     blocking(move || {
-        let items = added(json::parse(&body)?)?;
+        let items = added(body.parse()?.0)?;
         let change = |conversation: &mut Conversation| append(conversation, items);
         let appended = app.responses.change_conversation(&tenant, &id, change);
         Ok(Json(list(appended.ok_or_else(|| unknown(&id))??, false)))

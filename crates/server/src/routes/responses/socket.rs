@@ -16,7 +16,6 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, Stream, StreamExt};
-use omnibus_engine::Reserved;
 use serde_json::{Map, Value, json};
 
 use super::ResponsesApi;
@@ -25,6 +24,7 @@ use crate::app::{App, blocking};
 use crate::auth::Tenant;
 use crate::connection_memory::ConnectionMemory;
 use crate::error::ApiError;
+use crate::limits::Reading;
 use crate::request_id::RequestId;
 use crate::response::{Frame, frames, openai};
 use crate::wire::json::parse;
@@ -68,7 +68,7 @@ struct Connection {
 }
 
 /// A message that was received, and what it takes of the budget of bodies.
-type Received = Result<(Message, Reserved), ApiError>;
+type Received = Result<(Message, Reading), ApiError>;
 
 /// The connection has ended.
 struct Closed;
@@ -158,13 +158,14 @@ enum Outcome {
 async fn next_message(app: &App, from_client: &mut SplitStream<WebSocket>) -> Option<Received> {
     loop {
         let message = from_client.next().await?.ok()?;
-        let bytes = match &message {
-            Message::Text(text) => text.len(),
-            Message::Binary(bytes) => bytes.len(),
+        let bytes: &[u8] = match &message {
+            Message::Text(text) => text.as_bytes(),
+            Message::Binary(bytes) => bytes,
             Message::Close(_) => return None,
             Message::Ping(_) | Message::Pong(_) => continue,
         };
-        return Some(app.bodies.message(bytes).map(|reserved| (message, reserved)));
+        let reserved = app.bodies.message(bytes).await;
+        return Some(reserved.map(|reserved| (message, reserved)));
     }
 }
 

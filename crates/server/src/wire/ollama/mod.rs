@@ -4,6 +4,7 @@
 //! type. A body becomes the types of OpenAI's chat completions, which are lowered once.
 
 pub mod chat;
+pub mod embed;
 pub mod generate;
 pub mod keep_alive;
 pub mod messages;

@@ -21,13 +21,6 @@ pub const COPY: &[Field] = &[
     harmless("destination", "nothing is copied: `--served-model-name` adds names"),
 ];
 
-/// Fields of requests for embeddings.
-pub const EMBED: &[Field] = &[
-    honoured("model", "a served name"),
-    harmless("input", "no served model makes vectors"),
-    harmless("prompt", "no served model makes vectors"),
-];
-
 /// A request that names a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
@@ -64,13 +57,6 @@ impl Named {
         let mut fields = Fields::tolerant(body, "", &[COPY])?;
         let source = fields.text("source")?;
         fields.required("source", source)
-    }
-
-    /// Reads the model of a request for embeddings.
-    pub fn of_embed(body: Value) -> Result<String, ApiError> {
-        let mut fields = Fields::tolerant(body, "", &[EMBED])?;
-        let model = fields.text("model")?;
-        fields.required("model", model)
     }
 }
 

@@ -1,0 +1,171 @@
+//! Texts that become vectors, scores and labels.
+
+pub mod classify;
+pub mod embed;
+pub mod embeddings;
+pub mod rerank;
+pub mod score;
+mod scores;
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::Response;
+use omnibus_engine::{Pooled, Pooler, PoolingRequest, RequestOrigin, Task};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::api::{Origin, count_refused};
+use crate::app::{App, blocking};
+use crate::error::ApiError;
+use crate::keys::{Key, QueuePlace, StreamPlace};
+use crate::limits::Reading;
+use crate::lower::Caller;
+
+/// Which texts were cut, by their numbers.
+const TRUNCATED: HeaderName = HeaderName::from_static("x-omnibus-truncated");
+
+/// Most texts that the header names.
+const NAMED_MAX: usize = 256;
+
+/// A request whose texts are pooled.
+pub(super) struct PoolingCall {
+    app: Arc<App>,
+    key: Arc<Key>,
+    pub(super) caller: Caller,
+    request_id: String,
+    api: &'static str,
+    since: Instant,
+    _stream: StreamPlace,
+    _queued: QueuePlace,
+    /// The room that the texts take.
+    _reading: Option<Reading>,
+}
+
+impl PoolingCall {
+    /// Reads a request's body, and begins a call.
+    pub(super) async fn open(
+        app: Arc<App>,
+        request: axum::extract::Request,
+        api: (&'static str, &str),
+    ) -> Result<(Self, Value), ApiError> {
+        let origin = Origin::of(&request);
+        let body = app.bodies.json(request).await?;
+        let (body, reading) = blocking(move || body.parse()).await?;
+        let call = Self::new(app, origin, api)?;
+        Ok((Self { _reading: Some(reading), ..call }, body))
+    }
+
+    /// Begins a call. `api`: the label of metrics, and the prefix of ids.
+    pub(super) fn new(
+        app: Arc<App>,
+        origin: Origin,
+        (api, prefix): (&'static str, &str),
+    ) -> Result<Self, ApiError> {
+        let response_id = format!("{prefix}{}", Uuid::new_v4().simple());
+        let key = app.keys.of_tenant(&origin.tenant)?;
+        let (stream, queued) = (key.admit()?, key.queue(app.queue_places)?);
+        let caller = Caller { response_id, tenant: origin.tenant };
+        let (request_id, since) = (origin.request_id.0, Instant::now());
+        Ok(Self {
+            app,
+            key,
+            caller,
+            request_id,
+            api,
+            since,
+            _stream: stream,
+            _queued: queued,
+            _reading: None,
+        })
+    }
+
+    /// What the model is for. Fails where the key may not use it.
+    pub(super) fn pooler(&self, model: Option<&str>) -> Result<Pooler, ApiError> {
+        self.key.check_model(model, self.app.engine.as_ref())?;
+        Ok(self.app.engine.pooler(model)?)
+    }
+
+    /// The model's name, as the client wrote it.
+    pub(super) fn name(&self, model: Option<&str>) -> String {
+        let default = || self.app.engine.models().into_iter().next().map(|model| model.id);
+        model.map(str::to_owned).or_else(default).unwrap_or_default()
+    }
+
+    /// Seconds since 1970.
+    pub(super) fn created(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    }
+
+    /// Pools texts, charges the key for them, and counts the request.
+    pub(super) async fn pool(&self, mut pooling: PoolingRequest) -> Result<Vec<Pooled>, ApiError> {
+        pooling.request.origin = RequestOrigin {
+            response_id: self.caller.response_id.clone(),
+            request_id: self.request_id.clone(),
+            index: 0,
+        };
+        let engine = Arc::clone(&self.app);
+        let pooled = blocking(move || engine.engine.pool(pooling).map_err(ApiError::from)).await?.await;
+        let pooled = pooled.map_err(ApiError::from)?;
+        let tokens = pooled.iter().map(|text| text.tokens as u64).sum();
+        self.key.account.charge_prompt(tokens, 0);
+        metrics::counter!("omnibus_requests_total", "api" => self.api, "outcome" => "stop").increment(1);
+        let seconds = self.since.elapsed().as_secs_f64();
+        metrics::histogram!("omnibus_e2e_seconds", "api" => self.api).record(seconds);
+        Ok(pooled)
+    }
+}
+
+/// A response, or a failure, which is counted.
+pub(super) fn answered<T>(api: &'static str, answer: Result<T, ApiError>) -> Result<T, ApiError> {
+    answer.inspect_err(|error| count_refused(api, error))
+}
+
+/// Names the texts that were cut in a header.
+pub(super) fn name_cut(response: &mut Response, pooled: &[Pooled]) {
+    let cut = pooled.iter().enumerate().filter(|(_, text)| text.cut_from.is_some());
+    let numbers: Vec<String> = cut.map(|(number, _)| number.to_string()).take(NAMED_MAX).collect();
+    if !numbers.is_empty()
+        && let Ok(value) = HeaderValue::from_str(&numbers.join(","))
+    {
+        response.headers_mut().insert(TRUNCATED, value);
+    }
+}
+
+/// Tokens of all texts.
+pub(super) fn tokens(pooled: &[Pooled]) -> usize {
+    pooled.iter().map(|text| text.tokens).sum()
+}
+
+/// The error of a model that is for something else.
+pub(super) fn wrong_task(task: &Task, wanted: &str) -> ApiError {
+    let does = match task {
+        Task::Embed => "gives vectors of texts; use /v1/embeddings",
+        Task::Score { .. } | Task::ScoreTokens { .. } => "scores pairs of texts; use /v1/rerank or /v1/score",
+        Task::Classify { .. } => "labels texts; use /classify",
+        Task::ClassifyTokens { .. } => "labels tokens; use /pooling",
+    };
+    ApiError::unsupported("model", format!("this model {wanted}: it {does}"))
+}
+
+/// A vector of this width, if the model can be cut to it.
+pub(super) fn cut(pooler: &Pooler, vector: &[f32], dimensions: Option<usize>) -> Result<Vec<f32>, ApiError> {
+    let Some(width) = dimensions else { return Ok(vector.to_vec()) };
+    let allowed = match pooler.dimensions() {
+        omnibus_engine::Dimensions::Any if width <= vector.len() => None,
+        omnibus_engine::Dimensions::Any => Some(format!("between 1 and {}", vector.len())),
+        omnibus_engine::Dimensions::Of(listed) if listed.contains(&width) => None,
+        omnibus_engine::Dimensions::Of(listed) => {
+            let listed: Vec<String> = listed.iter().map(usize::to_string).collect();
+            Some(format!("one of {}", listed.join(", ")))
+        }
+    };
+    match allowed {
+        None => Ok(pooler.cut(vector, width)),
+        Some(allowed) => {
+            let message = format!("`dimensions` must be {allowed} for this model, not {width}");
+            Err(ApiError::invalid("dimensions", message))
+        }
+    }
+}

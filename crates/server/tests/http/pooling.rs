@@ -1,0 +1,147 @@
+//! Vectors and scores: shapes of answers, and what is refused. The vectors of the scripted engine are `[number, 1]`.
+
+use serde_json::{Value, json};
+
+use super::client::{Reply, post};
+use super::{Server, server, server_with_keys};
+
+fn send(server: &Server, path: &str, body: &Value) -> Reply {
+    post(server.address, path, &body.to_string())
+}
+
+#[test]
+fn embeddings_have_the_shape_of_openai() {
+    let server = server();
+    let answer =
+        send(&server, "/v1/embeddings", &json!({"model": "alias/one", "input": ["a", "b"], "user": "u"}));
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let answer = answer.json();
+    assert_eq!(answer["object"], "list");
+    assert_eq!(answer["model"], "alias/one");
+    assert_eq!(answer["usage"], json!({"prompt_tokens": 6, "total_tokens": 6}));
+    let expected = json!([
+        {"object": "embedding", "index": 0, "embedding": [0.0, 1.0]},
+        {"object": "embedding", "index": 1, "embedding": [1.0, 1.0]},
+    ]);
+    assert_eq!(answer["data"], expected);
+    for input in [json!("a"), json!([1, 2, 3]), json!([[1, 2], [3]]), json!(["a", [1]])] {
+        let reply = send(&server, "/embeddings", &json!({"input": input, "encoding_format": "base64"}));
+        assert_eq!(reply.json()["data"][0]["embedding"], "AAAAAAAAgD8=", "{input}");
+    }
+    let cut = send(&server, "/v1/embeddings", &json!({"input": "a", "dimensions": 1})).json();
+    assert_eq!(cut["data"][0]["embedding"], json!([0.0]));
+    let chat = json!({"messages": [{"role": "user", "content": "a"}]});
+    assert_eq!(send(&server, "/v1/embeddings", &chat).status, 200);
+}
+
+#[test]
+fn what_cannot_be_embedded_is_refused_by_its_field() {
+    let server = server();
+    for (body, param) in [
+        (json!({}), "input"),
+        (json!({"input": []}), "input"),
+        (json!({"input": {"text": "a"}}), "input"),
+        (json!({"input": ["a", {}]}), "input[1]"),
+        (json!({"input": [1, -2]}), "input[1]"),
+        (json!({"input": "a", "dimensions": 0}), "dimensions"),
+        (json!({"input": "a", "dimensions": 3}), "dimensions"),
+        (json!({"input": "a", "encoding_format": "int8"}), "encoding_format"),
+        (json!({"input": "a", "truncate_prompt_tokens": -2}), "truncate_prompt_tokens"),
+        (json!({"input": "a", "truncation_side": "up"}), "truncation_side"),
+        (json!({"input": "a", "normalize": false}), "normalize"),
+        (json!({"input": "a", "messages": []}), "messages"),
+        (json!({"input": "a", "stream": true}), "stream"),
+    ] {
+        let reply = send(&server, "/v1/embeddings", &body);
+        assert_eq!(
+            (reply.status, &reply.json()["error"]["param"]),
+            (400, &json!(param)),
+            "{body}: {}",
+            reply.body
+        );
+    }
+    assert_eq!(send(&server, "/v1/embeddings", &json!({"input": "a", "model": "x"})).status, 404);
+    let many: Vec<&str> = vec!["a"; 65_537];
+    assert_eq!(send(&server, "/v1/embeddings", &json!({"input": many})).status, 400);
+    assert_eq!(send(&server_with_keys(&["k"]), "/v1/embeddings", &json!({"input": "a"})).status, 401);
+}
+
+#[test]
+fn documents_are_ranked_for_every_client() {
+    let server = server();
+    // By the cosine with [0, 1]: 1 for the query itself, which is one of the documents, then 1/√2.
+    let body = json!({"query": "q", "documents": ["a", {"text": "q"}, "b"]});
+    for path in ["/v1/rerank", "/v2/rerank", "/rerank"] {
+        let answer = send(&server, path, &body).json();
+        let order: Vec<&Value> =
+            answer["results"].as_array().unwrap().iter().map(|row| &row["index"]).collect();
+        assert_eq!(order, [1, 0, 2], "{answer}");
+        assert_eq!(answer["results"][0]["relevance_score"], 1.0);
+        assert_eq!(answer["results"][0]["document"]["text"], "q");
+        assert_eq!(answer["usage"]["total_tokens"], 9, "each text is read once");
+        assert_eq!(answer["meta"]["api_version"]["version"], "2");
+    }
+    let fields = json!({"query": "q", "documents": ["a", "b"], "top_n": 1, "return_documents": false});
+    let answer = send(&server, "/v1/rerank", &fields).json();
+    assert_eq!(answer["results"].as_array().unwrap().len(), 1);
+    assert!(answer["results"][0].get("document").is_none());
+    assert_eq!(
+        send(&server, "/v1/rerank", &json!({"query": "q", "documents": []})).json()["results"],
+        json!([])
+    );
+    for (body, param) in [
+        (json!({"documents": ["a"]}), "query"),
+        (json!({"query": "q"}), "documents"),
+        (json!({"query": "q", "documents": [{"image": "x"}]}), "documents[0]"),
+        (json!({"query": "q", "documents": ["a"], "max_chunks_per_doc": 2}), "max_chunks_per_doc"),
+    ] {
+        let reply = send(&server, "/v1/rerank", &body);
+        assert_eq!((reply.status, &reply.json()["error"]["param"]), (400, &json!(param)), "{body}");
+    }
+}
+
+#[test]
+fn pairs_are_scored_one_to_many_and_one_to_one() {
+    let server = server();
+    let scores = |body: Value| {
+        let answer = send(&server, "/v1/score", &body).json();
+        answer["data"].as_array().map(|rows| rows.len()).ok_or(answer)
+    };
+    assert_eq!(scores(json!({"text_1": "a", "text_2": ["b", "c", "d"]})), Ok(3));
+    assert_eq!(scores(json!({"queries": ["a", "b"], "items": ["c", "d"]})), Ok(2));
+    assert_eq!(scores(json!({"data_1": "a", "data_2": "b"})), Ok(1));
+    let refused = scores(json!({"text_1": ["a", "b"], "text_2": ["c"]})).unwrap_err();
+    assert_eq!(refused["error"]["param"], "text_2");
+    let refused = scores(json!({"text_1": "a", "queries": "b", "text_2": ["c"]})).unwrap_err();
+    assert_eq!(refused["error"]["param"], "queries");
+}
+
+#[test]
+fn cohere_and_ollama_have_their_own_shapes() {
+    let server = server();
+    let body = json!({"model": "scripted", "texts": ["a"], "input_type": "search_query", "truncate": "NONE"});
+    let answer = send(&server, "/v2/embed", &body).json();
+    assert_eq!(answer["embeddings"]["float"], json!([[0.0, 1.0]]));
+    assert_eq!(answer["response_type"], "embeddings_by_type");
+    let packed = send(&server, "/v2/embed", &json!({"texts": ["a"], "embedding_types": ["ubinary"]}));
+    assert_eq!((packed.status, packed.json()["error"]["param"].clone()), (400, json!("embedding_types")));
+    let answer = send(&server, "/api/embed", &json!({"model": "scripted", "input": ["a", "b"]})).json();
+    assert_eq!(answer["embeddings"], json!([[0.0, 1.0], [1.0, 1.0]]));
+    assert_eq!(answer["prompt_eval_count"], 6);
+    let answer = send(&server, "/api/embeddings", &json!({"model": "scripted:latest", "prompt": "a"})).json();
+    assert_eq!(answer, json!({"embedding": [0.0, 1.0]}));
+}
+
+#[test]
+fn a_model_for_something_else_says_what_it_does() {
+    let server = server();
+    for path in ["/classify"] {
+        let reply = send(&server, path, &json!({"input": "a"}));
+        assert_eq!(reply.status, 400);
+        assert!(reply.body.contains("it gives vectors of texts; use /v1/embeddings"), "{}", reply.body);
+    }
+    let answer = send(&server, "/pooling", &json!({"input": "a", "task": "embed"})).json();
+    assert_eq!(answer["data"][0]["data"], json!([0.0, 1.0]));
+    let reply = send(&server, "/pooling", &json!({"input": "a", "task": "token_classify"}));
+    assert_eq!(reply.json()["error"]["param"], "task");
+}
