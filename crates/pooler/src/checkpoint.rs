@@ -24,6 +24,12 @@ pub(crate) struct Checkpoint {
     name: String,
 }
 
+/// A tensor.
+pub(crate) struct SmallTensor {
+    shape: Vec<usize>,
+    pub(crate) numbers: Vec<f32>,
+}
+
 impl Checkpoint {
     /// Of a folder below the model directory; empty is the directory itself.
     pub(crate) fn new(directory: &Path, below: &str) -> Self {
@@ -44,8 +50,8 @@ impl Checkpoint {
         Ok(file.unwrap_or("model.safetensors").to_owned())
     }
 
-    /// A tensor's shape and numbers; `None` where there is none of that name.
-    pub(crate) fn tensor(&self, tensor: &str) -> Result<Option<(Vec<usize>, Vec<f32>)>, PoolerError> {
+    /// A tensor; `None` where there is none of that name.
+    pub(crate) fn tensor(&self, tensor: &str) -> Result<Option<SmallTensor>, PoolerError> {
         let name = self.file_of(tensor)?;
         let fail = |reason: String| self.error(&name, reason);
         let mut file = File::open(self.folder.join(&name)).map_err(|error| fail(error.to_string()))?;
@@ -73,13 +79,13 @@ impl Checkpoint {
         if numbers.len() != info.shape.iter().product::<usize>() {
             return Err(fail(format!("`{tensor}` ends before its last number")));
         }
-        Ok(Some((info.shape.clone(), numbers)))
+        Ok(Some(SmallTensor { shape: info.shape.clone(), numbers }))
     }
 
     /// A vector that must be there.
     pub(crate) fn vector(&self, tensor: &str) -> Result<Vec<f32>, PoolerError> {
         let found = self.tensor(tensor)?;
-        found.map(|(_, numbers)| numbers).ok_or_else(|| self.missing(tensor))
+        found.map(|tensor| tensor.numbers).ok_or_else(|| self.missing(tensor))
     }
 
     fn missing(&self, tensor: &str) -> PoolerError {
@@ -89,12 +95,12 @@ impl Checkpoint {
     /// The linear layer at a path, which may have no bias.
     pub(crate) fn dense(&self, path: &str, act: Activation) -> Result<Dense, PoolerError> {
         let weight = format!("{path}.weight");
-        let (shape, weight) = self.tensor(&weight)?.ok_or_else(|| self.missing(&weight))?;
+        let SmallTensor { shape, numbers } = self.tensor(&weight)?.ok_or_else(|| self.missing(&weight))?;
         let [_, inputs] = *shape.as_slice() else {
             return Err(self.error("model.safetensors", format!("`{path}.weight` is no matrix")));
         };
-        let bias = self.tensor(&format!("{path}.bias"))?.map(|(_, numbers)| numbers).unwrap_or_default();
-        Ok(Dense { weight, inputs, bias, act })
+        let bias = self.tensor(&format!("{path}.bias"))?.map(|bias| bias.numbers).unwrap_or_default();
+        Ok(Dense { weight: numbers, inputs, bias, act })
     }
 }
 

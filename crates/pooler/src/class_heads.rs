@@ -72,7 +72,7 @@ fn sequence_head(
             })?;
             let norm = Step::Norm {
                 weight: checkpoint.vector("head.norm.weight")?,
-                bias: checkpoint.tensor("head.norm.bias")?.map(|(_, bias)| bias).unwrap_or_default(),
+                bias: checkpoint.tensor("head.norm.bias")?.map(|bias| bias.numbers).unwrap_or_default(),
                 eps: config.get("norm_eps").and_then(Value::as_f64).unwrap_or(1e-5) as f32,
             };
             (pooling, vec![dense("head.dense", act)?, norm, classifier("classifier")?])

@@ -133,7 +133,6 @@ fn check(kernels: Kernels) {
         let fixture = Fixture::read(&name, kernels);
         let texts = fixture.texts();
         if texts.is_empty() {
-            println!("{name}: no texts");
             return 0;
         }
         let packed: Vec<&[i32]> = texts.iter().map(|(_, tokens)| tokens.as_slice()).collect();
@@ -161,7 +160,6 @@ fn check(kernels: Kernels) {
                 compared += 1;
             }
         }
-        println!("{name}: {compared}");
         compared
     });
     assert!(checked.iter().sum::<usize>() > 0);
