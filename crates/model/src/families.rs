@@ -404,7 +404,8 @@ pub fn read(fields: &Map<String, Value>) -> Result<Blueprint, ConfigError> {
 fn has_head(cfg: &Config) -> Result<bool, ConfigError> {
     let classes: Vec<String> = cfg.or("architectures", Vec::new())?;
     let is_headless = |class: &String| {
-        let is_base = class.ends_with("Model") && !class.ends_with("LMHeadModel");
+        let has_head = ["LMHeadModel", "ChatModel"].iter().any(|ending| class.ends_with(ending));
+        let is_base = class.ends_with("Model") && !has_head;
         is_base || class.ends_with("Classification")
     };
     Ok(!classes.iter().any(is_headless))

@@ -294,7 +294,8 @@ pub(crate) struct Published {
 fn rooted(weights: Weights, blueprint: &Blueprint) -> Weights {
     let names = blueprint.names;
     let is_bare = weights.contains_key(&format!("{}.weight", names.embed));
-    if !is_bare {
+    // Draft heads have rewrites for names of their own.
+    if !is_bare || blueprint.stage.draft_head().is_some() {
         return weights;
     }
     let heads = ["lm_head.", "score."];

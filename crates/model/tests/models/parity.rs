@@ -163,7 +163,7 @@ fn activations_in_8_bits_give_nearly_the_golden_logits_in_every_way() {
 
 #[test]
 fn every_family_has_a_fixture() {
-    let directories = ["tests/fixtures", "tests/pictures", "tests/speech"];
+    let directories = ["tests/fixtures", "tests/pictures", "tests/speech", "tests/embedders"];
     let paths = directories.map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
     let paths = paths.iter().flat_map(|directory| fixtures(directory, &[]).unwrap());
     let config = |path: PathBuf| std::fs::read(path.join("config.json")).unwrap();
