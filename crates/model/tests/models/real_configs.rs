@@ -43,7 +43,6 @@ const REFUSED: &[(&str, &str)] = &[
     // Fields of another program.
     ("resources_multi_modal.json", "vision_num_cross_attention_layers"),
     // An encoder that sees both ways; a decoder would compute other numbers.
-    ("gte_qwen2_7b.json", "is_causal"),
 ];
 
 /// Configs whose encoder is refused, and the field.

@@ -194,6 +194,7 @@ fn every_field_reaches_the_engine() {
             prompt_logprobs: None,
             alignment: None,
             hidden: None,
+            token_logits: [],
             speculation: Off,
             progress: Off,
             prediction: Some(
