@@ -110,7 +110,15 @@ async function errors() {
   );
 }
 
-const checks = [chat, chatStream, runTools, parsed, responses, background, messages, errors];
+/** The SDK decodes base64, which it requests by default. */
+async function vectors() {
+  const { data } = await openai.embeddings.create({ model, input: ["a", "b"] });
+  assert.equal(data.length, 2);
+  const length = data[0].embedding.reduce((sum, number) => sum + number * number, 0);
+  assert.ok(Math.abs(length - 1) < 1e-4, `${length}`);
+}
+
+const checks = [chat, chatStream, runTools, parsed, responses, background, vectors, messages, errors];
 for (const check of checks) {
   await check();
   console.log("ok", check.name);

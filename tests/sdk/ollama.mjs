@@ -35,12 +35,17 @@ async function generate() {
   assert.equal((await ollama.pull({ model })).status, "success");
 }
 
-async function errors() {
-  await assert.rejects(ollama.chat({ model: "missing", messages: [question] }), /not found/);
-  await assert.rejects(ollama.embed({ model, input: "a" }), /embeddings/);
+async function vectors() {
+  const { embeddings } = await ollama.embed({ model, input: ["a", "b"] });
+  assert.equal(embeddings.length, 2);
 }
 
-const checks = [chat, generate, errors];
+async function errors() {
+  await assert.rejects(ollama.chat({ model: "missing", messages: [question] }), /not found/);
+  await assert.rejects(ollama.embed({ model: "missing", input: "a" }), /not found/);
+}
+
+const checks = [chat, generate, vectors, errors];
 for (const check of checks) {
   await check();
   console.log("ok", check.name);

@@ -90,6 +90,13 @@ def pulls():
     assert CLIENT.pull(MODEL).status == "success"
 
 
+def vectors():
+    answer = CLIENT.embed(MODEL, ["a", "b"])
+    assert len(answer.embeddings) == 2 and answer.prompt_eval_count >= 2, answer
+    assert abs(sum(number * number for number in answer.embeddings[0]) - 1) < 1e-4
+    assert list(CLIENT.embeddings(MODEL, "a").embedding) == list(answer.embeddings[0])
+
+
 def errors():
     def refused(status, text, call):
         try:
@@ -103,7 +110,7 @@ def errors():
     refused(404, "not found", lambda: list(CLIENT.chat("missing", [QUESTION], stream=True)))
     refused(404, "not found", lambda: CLIENT.show("missing"))
     refused(400, "omnibus pull org/name", lambda: CLIENT.pull("org/name"))
-    refused(400, "embeddings", lambda: CLIENT.embed(MODEL, "a"))
+    refused(404, "not found", lambda: CLIENT.embed("missing", "a"))
     refused(403, "omnibus rm", lambda: CLIENT.delete(MODEL))
     refused(400, "options.temperature", lambda: CLIENT.chat(MODEL, [QUESTION], options={"temperature": "hot"}))
 
@@ -120,7 +127,7 @@ def langchain():
     assert WORD in bound.invoke([("user", QUESTION["content"]), first, result]).content
 
 
-CHECKS = [models, chat, tools, functions, generate, formats, pulls, errors, langchain]
+CHECKS = [models, chat, tools, functions, generate, formats, pulls, vectors, errors, langchain]
 for check in CHECKS:
     check()
     print("ok", check.__name__)

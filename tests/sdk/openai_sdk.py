@@ -153,9 +153,21 @@ def errors():
     refused(openai.NotFoundError, "model", model="missing")
 
 
+def vectors():
+    """The SDK requests base64 unless it is given another format; both are the same numbers."""
+    by_default = client.embeddings.create(model=MODEL, input=["one", "two"])
+    floats = client.embeddings.create(model=MODEL, input=["one", "two"], encoding_format="float")
+    assert [row.index for row in by_default.data] == [0, 1] and by_default.usage.total_tokens > 0
+    for one, other in zip(by_default.data, floats.data):
+        assert len(one.embedding) == len(other.embedding)
+        assert max(abs(a - b) for a, b in zip(one.embedding, other.embedding)) < 1e-6
+    cut = client.embeddings.create(model=MODEL, input="one", dimensions=8).data[0].embedding
+    assert len(cut) == 8 and abs(sum(number * number for number in cut) - 1) < 1e-4
+
+
 CHECKS = [
     models, chat, chat_turns, stream, stream_ends_early, several, logprobs, tools, completions, extra_fields, structured,
-    conversations, compaction, errors,
+    conversations, compaction, vectors, errors,
 ]
 for check in CHECKS:
     check()
