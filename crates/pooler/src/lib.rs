@@ -177,8 +177,24 @@ impl Pooler {
         if self.steps.last() == Some(&Step::Normalize) { step::normalized(first) } else { first }
     }
 
-    /// Numbers of a vector, of a network with rows of this width.
+    /// Fails where the head's layers do not fit each other and a network with rows of this width.
+    pub fn check(&self, hidden: usize) -> Result<(), PoolerError> {
+        let mut width = hidden * self.pooling.len().max(1);
+        for step in &self.steps {
+            if !step.fits(width) {
+                let reason = format!("a layer behind the network does not read vectors of {width} numbers");
+                return Err(PoolerError::new("modules.json", reason));
+            }
+            width = step.outputs().unwrap_or(width);
+        }
+        Ok(())
+    }
+
+    /// Numbers of what a text or a pair gives, of a network with rows of this width.
     pub fn width(&self, hidden: usize) -> usize {
+        if matches!(self.task, Task::ScoreTokens { .. }) {
+            return 1;
+        }
         self.steps
             .iter()
             .fold(hidden * self.pooling.len().max(1), |width, step| step.outputs().unwrap_or(width))

@@ -35,6 +35,20 @@ impl Step {
         }
     }
 
+    /// Whether it reads vectors of this width.
+    pub(crate) fn fits(&self, width: usize) -> bool {
+        match self {
+            Self::Dense(dense) => {
+                let outputs = dense.weight.len() / dense.inputs.max(1);
+                dense.inputs == width && (dense.bias.is_empty() || dense.bias.len() == outputs)
+            }
+            Self::Norm { weight, bias, .. } => {
+                weight.len() == width && (bias.is_empty() || bias.len() == width)
+            }
+            Self::Normalize => true,
+        }
+    }
+
     /// The width of what it gives, if it is another than that of what it reads.
     pub(crate) fn outputs(&self) -> Option<usize> {
         match self {
@@ -100,6 +114,15 @@ mod tests {
     fn a_vector_of_zeros_has_no_direction() {
         assert_eq!(normalized(vec![0.0; 3]), [0.0; 3]);
         assert_eq!(normalized(vec![3.0, 4.0]), [0.6, 0.8]);
+    }
+
+    #[test]
+    fn a_layer_of_another_width_does_not_fit() {
+        let dense = |bias: usize| {
+            let (weight, bias) = (vec![0.0; 8], vec![0.0; bias]);
+            Step::Dense(Dense { weight, inputs: 4, bias, act: Activation::Identity })
+        };
+        assert!(dense(2).fits(4) && dense(0).fits(4) && !dense(2).fits(5) && !dense(3).fits(4));
     }
 
     #[test]

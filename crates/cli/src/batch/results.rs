@@ -47,25 +47,23 @@ impl Results {
     /// Opens a file of results, or begins it. A line that was torn when the process ended is cut off.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let fail = |error: std::io::Error| Error::failed(format!("{}: {error}", path.display()));
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-        let file =
-            file.as_mut().map_err(|error| fail(std::io::Error::new(error.kind(), error.to_string())))?;
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+        let mut file = file.map_err(fail)?;
         let mut reader = BufReader::with_capacity(1 << 20, file.try_clone().map_err(fail)?);
         let (mut done, mut whole, mut line) = (HashSet::new(), 0u64, Vec::new());
         loop {
             line.clear();
             let read = reader.read_until(b'\n', &mut line).map_err(fail)?;
-            if read == 0 || line.last() != Some(&b'\n') {
+            if read == 0 || (line.last() != Some(&b'\n') && is_torn(&line)) {
                 break;
             }
-            let Some(custom_id) = custom_id(&line) else {
+            let Some(custom_id) = custom_id(&line).filter(|_| line.last() == Some(&b'\n')) else {
                 let message = format!("{}: has a line that is no result; give another -o", path.display());
                 return Err(Error::failed(message));
             };
             done.insert(custom_id);
             whole += read as u64;
         }
-        let mut file = file.try_clone().map_err(fail)?;
         file.set_len(whole).map_err(fail)?;
         file.seek(SeekFrom::End(0)).map_err(fail)?;
         Ok(Self { path: path.to_owned(), file, done, unsynced: 0 })
@@ -110,6 +108,16 @@ impl Results {
     }
 }
 
+/// Whether a line without an end is the beginning of a result, or a result. Any other is somebody's, and stays.
+fn is_torn(line: &[u8]) -> bool {
+    let begin = b"{\"custom_id\":\"";
+    let begins = line.starts_with(begin) || begin.starts_with(line);
+    match serde_json::from_slice::<Value>(line) {
+        Ok(_) => custom_id(line).is_some(),
+        Err(_) => begins,
+    }
+}
+
 fn custom_id(line: &[u8]) -> Option<String> {
     let value: Value = serde_json::from_slice(line).ok()?;
     value.get("response")?;
@@ -129,7 +137,7 @@ mod tests {
         results.push("b", Answer::Failed("gone".to_owned())).unwrap();
         drop(results);
         let whole = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(&path, format!("{whole}{{\"id\": \"batch_req_2\", \"custom")).unwrap();
+        std::fs::write(&path, format!("{whole}{{\"custom_id\":\"c\",\"err")).unwrap();
         let mut results = Results::open(&path).unwrap();
         assert!(results.has("a") && results.has("b") && !results.has("c"));
         results.push("c", ok()).unwrap();
@@ -137,8 +145,15 @@ mod tests {
         let lines = std::fs::read_to_string(&path).unwrap();
         let ids: Vec<String> = lines.lines().map(|line| custom_id(line.as_bytes()).unwrap()).collect();
         assert_eq!(ids, ["a", "b", "c"]);
-        std::fs::write(&path, "notes\n").unwrap();
-        assert!(Results::open(&path).is_err_and(|error| error.to_string().contains("no result")));
+        // A file of something else, or the requests themselves, stays as it is.
+        for other in ["notes\n", "notes", "{\"custom_id\":\"a\",\"url\":\"/v1/embeddings\",\"body\":{}}"] {
+            std::fs::write(&path, other).unwrap();
+            assert!(
+                Results::open(&path).is_err_and(|error| error.to_string().contains("no result")),
+                "{other}"
+            );
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), other);
+        }
         std::fs::remove_file(&path).unwrap();
     }
 }

@@ -20,6 +20,9 @@ fn not_finite() -> Failure {
 /// Texts of one call that are queued or run at a time: enough to fill steps.
 const AT_A_TIME: usize = 64;
 
+/// Most numbers of the states of texts that are queued or run, but for a single text.
+const STATES_MAX: usize = 1 << 26;
+
 /// A text that can be queued.
 pub(super) struct PreparedText {
     pub(super) request: Request,
@@ -70,6 +73,7 @@ impl PoolingRun {
     /// Queues texts. While the queue is full, those that run are waited for.
     fn fill(&mut self) -> Result<(), Failure> {
         while self.running.len() < AT_A_TIME
+            && self.has_room()
             && let Some(PreparedText { request, tokens, cut_from }) = self.waiting.pop_front()
         {
             match self.model.submit(request.clone()) {
@@ -82,6 +86,16 @@ impl PoolingRun {
             }
         }
         Ok(())
+    }
+
+    /// Whether the next text's states may be reported, which are read behind those of earlier texts.
+    fn has_room(&self) -> bool {
+        if self.model.pooler().rows() == Rows::Last {
+            return true;
+        }
+        let tokens: usize = self.running.iter().map(|text| text.tokens).sum();
+        let next = self.waiting.front().map_or(0, |text| text.tokens);
+        self.running.is_empty() || (tokens + next) * self.width <= STATES_MAX
     }
 
     async fn result(&self, mut text: Running) -> Result<Pooled, Failure> {
