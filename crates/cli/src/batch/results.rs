@@ -108,7 +108,7 @@ impl Results {
     }
 }
 
-/// Whether a line without an end is the beginning of a result, or a result. Any other is somebody's, and stays.
+/// Whether a line without an end is the beginning of a result, or a result. Any other stays.
 fn is_torn(line: &[u8]) -> bool {
     let begin = b"{\"custom_id\":\"";
     let begins = line.starts_with(begin) || begin.starts_with(line);
