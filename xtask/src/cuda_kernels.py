@@ -19,6 +19,8 @@ def compiled(library, includes, architecture, path):
     # As the shim of mlx-sys compiles them.
     options = [f"--include-path={folder}" for folder in includes.split(os.pathsep)]
     options += ["--device-as-default-execution-space", f"--gpu-architecture={architecture}"]
+    # The texts begin with one header, which is read once.
+    options.append("--pch")
     arguments = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
     failed = nvrtc.nvrtcCompileProgram(program, len(options), arguments)
     nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))

@@ -23,6 +23,7 @@ mod prompt_file;
 mod reload_signal;
 mod replay;
 mod server_client;
+mod serving;
 mod settings;
 mod stop_signals;
 mod tips;

@@ -36,8 +36,10 @@ pub struct ServedModel {
     pub architecture: String,
     /// How its weights are quantized; empty when they are not.
     pub quantization: String,
-    /// Whether it is loaded.
-    pub state: &'static str,
+    /// Where it is: `loaded`, `unloaded`, `loading`, ….
+    pub state: String,
+    /// Bytes of memory that it takes, or would take.
+    pub memory: Option<u64>,
 }
 
 /// Why a server gave no answer.
@@ -114,11 +116,13 @@ impl ServerClient {
 fn served(row: &Value) -> Option<ServedModel> {
     let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let is_loaded = row.get("loaded").and_then(Value::as_bool).unwrap_or(true);
+    let status = row.get("status").and_then(|status| status.get("value")?.as_str());
     Some(ServedModel {
         id: row.get("id")?.as_str()?.to_owned(),
         window: row.get("max_model_len").and_then(Value::as_u64),
         architecture: text("architecture"),
         quantization: text("quantization"),
-        state: if is_loaded { "loaded" } else { "not loaded" },
+        state: status.unwrap_or(if is_loaded { "loaded" } else { "unloaded" }).to_owned(),
+        memory: row.get("memory").and_then(|memory| memory.get("bytes")?.as_u64()).filter(|bytes| *bytes > 0),
     })
 }

@@ -9,18 +9,40 @@ use crate::info::ModelInfo;
 
 /// Why an engine cannot start: one line that names the file or the setting and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StartError(String);
+pub struct StartError {
+    line: String,
+    cause: StartFailure,
+}
+
+/// What is at fault when an engine cannot start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartFailure {
+    /// A file, a setting or the machine: another attempt fails, too.
+    Permanent,
+    /// The engine's process ended before it was ready: another attempt may succeed.
+    Crashed,
+}
 
 impl StartError {
     /// An error in one line.
     pub fn new(error: impl fmt::Display) -> Self {
-        Self(error.to_string().replace('\n', " "))
+        Self { line: error.to_string().replace('\n', " "), cause: StartFailure::Permanent }
+    }
+
+    /// The end of the engine's process.
+    pub(crate) fn crashed(error: impl fmt::Display) -> Self {
+        Self { cause: StartFailure::Crashed, ..Self::new(error) }
+    }
+
+    /// What is at fault.
+    pub fn cause(&self) -> StartFailure {
+        self.cause
     }
 }
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.line)
     }
 }
 

@@ -47,7 +47,7 @@ mod worker;
 
 pub use alignment::{AlignedTokens, Alignment};
 pub use disk::{CachedModel, cached_models, remove_cached_model};
-pub use error::{Failure, StartError};
+pub use error::{Failure, StartError, StartFailure};
 pub use event::{
     CallEnding, Candidate, Delta, EncoderUsage, Event, FinishReason, MediaUsage, StopMatch, TokenInfo, Usage,
 };
@@ -65,7 +65,7 @@ pub use info::{
 pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
 pub use machine::{Gpu, Machine, machine};
 pub use media::{ByteBudget, MediaBytes, MediaItem, MediaSource, Reserved};
-pub use memory_plan::{MemoryLimit, MemoryPlan};
+pub use memory_plan::{MemoryLimit, MemoryPlan, gigabytes};
 pub use mlx::memory::{return_freed, return_large_blocks};
 pub use model_source::ModelSource;
 pub use omnibus_core::{CacheMisses, DRAFT_POSITIONS, DraftPosition, GroupStats};
@@ -99,7 +99,7 @@ pub use transcription::{
     Language, SpeechSegment, SpeechSummary, SpeechTask, SpeechTimes, SpeechWord, Transcription,
     TranscriptionEvent, TranscriptionStream, WindowQuality,
 };
-pub use worker::{Padding, choose_device};
+pub use worker::{Padding, choose_device, memory_for_models};
 
 /// Every supported architecture, with a description for lists.
 pub fn architectures() -> Vec<(&'static str, &'static str)> {

@@ -82,7 +82,7 @@ impl fmt::Display for MemoryPlan {
 }
 
 /// Bytes as `1.25 GB`.
-pub(crate) fn gigabytes(bytes: u64) -> String {
+pub fn gigabytes(bytes: u64) -> String {
     format!("{:.2} GB", bytes as f64 / 1e9)
 }
 

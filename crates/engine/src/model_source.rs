@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use omnibus_model::Source;
 
+use crate::error::StartError;
+
 /// A model's files and its served names.
 #[derive(Debug, Clone)]
 pub enum ModelSource {
@@ -32,8 +34,13 @@ impl ModelSource {
         }
     }
 
+    /// Bytes of the weights' files.
+    pub fn weight_bytes(&self) -> Result<u64, StartError> {
+        self.files().weight_bytes().map_err(StartError::new)
+    }
+
     /// Served names, at least one.
-    pub(crate) fn names(&self) -> Vec<String> {
+    pub fn names(&self) -> Vec<String> {
         match self {
             Self::Directory { path, served_names } if served_names.is_empty() => vec![name_of(path)],
             Self::Directory { served_names, .. } | Self::Embedded { served_names, .. } => {

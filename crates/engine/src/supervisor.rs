@@ -178,7 +178,7 @@ impl Supervisor {
                 Ok(Input::Message(_, FromEngine::Report(_)) | Input::Command(_)) => {}
                 Ok(Input::HungUp(_)) | Err(_) => {
                     let status = self.end_process();
-                    return Err(StartError::new(format!(
+                    return Err(StartError::crashed(format!(
                         "the engine's process ended while it loaded the model ({status})"
                     )));
                 }

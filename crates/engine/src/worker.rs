@@ -48,6 +48,7 @@ use device_client::DeviceClient;
 use drafting::LoadedDrafter;
 use drafts::Drafts;
 use faulty_device::FaultyDevice;
+pub use memory::memory_for_models;
 pub use padding::Padding;
 use proposer::DraftNetwork;
 

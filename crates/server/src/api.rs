@@ -16,7 +16,7 @@ use crate::app::{App, ModelNames, RequestTemplates, blocking};
 use crate::auth::Tenant;
 use crate::charge::{Charge, PromptCharge};
 use crate::connection_memory::ConnectionMemory;
-use crate::engine::Engine;
+use crate::engine::{Engine, Lease};
 use crate::error::ApiError;
 use crate::keys::{Key, StreamPlace};
 use crate::lower::{Caller, Choices, GenerationBatch, expand};
@@ -40,6 +40,12 @@ pub trait Api: Send + Sync + 'static {
     const INPUT_FIELD: &'static str;
     /// Makes the API's frames.
     type Framer: Framer;
+
+    /// The served name of the model that a body requests; `None` for the default one.
+    fn model(body: &Value, app: &App) -> Option<String> {
+        let _ = app;
+        body.get("model").and_then(Value::as_str).map(str::to_owned)
+    }
 
     /// Reads a body and lowers it. Runs off the threads that serve connections. Fails when the body is invalid.
     fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<Self::Framer>, ApiError>;
@@ -76,10 +82,7 @@ pub struct RequestContext<'a> {
 impl RequestContext<'_> {
     /// The served model for a name, in APIs whose clients choose names of their own.
     pub fn served(&self, name: Option<&str>) -> Option<String> {
-        let name = name?;
-        let is_served = |model: &ModelInfo| model.names().any(|served| served == name);
-        let keep = self.names == ModelNames::Strict || self.engine.models().iter().any(is_served);
-        keep.then(|| name.to_owned())
+        self.names.served(name, self.engine).map(str::to_owned)
     }
 
     /// Most tokens of a prompt and its completion. The first model is the default one.
@@ -159,9 +162,7 @@ pub async fn generate_from<A: Api>(
     body: Value,
     origin: Origin,
 ) -> Result<Response, ApiError> {
-    let for_work = Arc::clone(app);
-    let submitted = blocking(move || submit::<A>(&for_work, body, origin)).await;
-    deliver(app, submitted.inspect_err(|error| count_refused(A::NAME, error))?).await
+    deliver(app, submitted_from::<A>(app, body, origin).await?).await
 }
 
 async fn deliver(app: &App, submitted: Submitted<impl Framer>) -> Result<Response, ApiError> {
@@ -216,10 +217,7 @@ pub async fn respond<A: Api<Framer: Framer<Body = JsonBody>>>(
     body: Value,
     origin: Origin,
 ) -> Result<JsonBody, ApiError> {
-    let for_work = Arc::clone(app);
-    let submitted = blocking(move || submit::<A>(&for_work, body, origin)).await;
-    let Submitted { framer, events, choices, .. } =
-        submitted.inspect_err(|error| count_refused(A::NAME, error))?;
+    let Submitted { framer, events, choices, .. } = submitted_from::<A>(app, body, origin).await?;
     full(framer, events, choices).await
 }
 
@@ -242,16 +240,39 @@ impl Origin {
 async fn submitted<A: Api>(app: &Arc<App>, request: Request) -> Result<Submitted<A::Framer>, ApiError> {
     let origin = Origin::of(&request);
     let body = app.bodies.json(request).await?;
+    // It takes room until its requests are submitted.
+    let (value, _reading) = blocking(move || body.parse()).await?;
+    leased::<A>(app, value, origin).await
+}
+
+/// Submits a body that is parsed already. A failure is counted.
+pub async fn submitted_from<A: Api>(
+    app: &Arc<App>,
+    body: Value,
+    origin: Origin,
+) -> Result<Submitted<A::Framer>, ApiError> {
+    leased::<A>(app, body, origin).await.inspect_err(|error| count_refused(A::NAME, error))
+}
+
+/// Waits until the body's model is loaded, and submits it.
+async fn leased<A: Api>(
+    app: &Arc<App>,
+    body: Value,
+    origin: Origin,
+) -> Result<Submitted<A::Framer>, ApiError> {
+    let model = A::model(&body, app);
+    let lease = app.lease(&origin.tenant, model.as_deref()).await?;
     let app = Arc::clone(app);
-    let work = move || {
-        let (value, _reading) = body.parse()?;
-        submit::<A>(&app, value, origin)
-    };
-    blocking(work).await
+    blocking(move || submit::<A>(&app, body, origin, lease)).await
 }
 
 /// Reads a body, lowers it and submits its requests. Takes milliseconds of CPU: not for an async thread.
-pub fn submit<A: Api>(app: &App, body: Value, origin: Origin) -> Result<Submitted<A::Framer>, ApiError> {
+fn submit<A: Api>(
+    app: &App,
+    body: Value,
+    origin: Origin,
+    lease: Lease,
+) -> Result<Submitted<A::Framer>, ApiError> {
     // A new id: clients may reuse an HTTP request id.
     let response_id = format!("{}{}", A::ID_PREFIX, Uuid::new_v4().simple());
     let Origin { request_id, tenant, client_id, memory, trace } = origin;
@@ -274,8 +295,16 @@ pub fn submit<A: Api>(app: &App, body: Value, origin: Origin) -> Result<Submitte
     }
     let choices = batch.choices();
     let not_enforced = batch.prompts.first().map(omnibus_engine::Request::not_enforced).unwrap_or_default();
-    let submission =
-        Submission { app, api: A::NAME, request_id, caller: &context.caller, key: &key, stream, trace };
+    let submission = Submission {
+        app,
+        api: A::NAME,
+        request_id,
+        caller: &context.caller,
+        key: &key,
+        stream,
+        lease,
+        trace,
+    };
     let events = submission.submit(batch).map_err(|error| error.with_input_param(A::INPUT_FIELD))?;
     framer.submitted();
     let response_id = context.caller.response_id;
@@ -290,6 +319,7 @@ struct Submission<'a> {
     caller: &'a Caller,
     key: &'a Key,
     stream: Arc<StreamPlace>,
+    lease: Lease,
     trace: Option<RequestTrace>,
 }
 
@@ -327,6 +357,7 @@ impl Submission<'_> {
         let charge = Charge::new(account, prompt, queued, stream);
         Ok(ObservedEvents::new(events.map(Event::Engine).boxed(), self.api)
             .charging(charge)
+            .leasing(self.lease.clone())
             .with_vllm(self.app.vllm_request())
             .with_trace(trace))
     }

@@ -8,7 +8,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use omnibus_engine::Chat;
 
 use crate::access::Access;
-use crate::engine::Engine;
+use crate::engine::{Engine, Lease, ModelName};
 use crate::error::ApiError;
 use crate::event_log::EventLogs;
 use crate::keys::Keys;
@@ -99,6 +99,18 @@ pub enum ModelNames {
     Any,
     /// Only models that are listed.
     Strict,
+}
+
+/// Whether a model or an adapter has this name.
+fn is_listed(engine: &dyn Engine, name: &str) -> bool {
+    engine.models().iter().any(|model| model.names().any(|served| served == name))
+}
+
+impl ModelNames {
+    /// The served name of a model; `None` for the default one.
+    pub fn served<'a>(self, name: ModelName<'a>, engine: &dyn Engine) -> ModelName<'a> {
+        name.filter(|name| self == Self::Strict || is_listed(engine, name))
+    }
 }
 
 impl Default for Settings {
@@ -192,6 +204,21 @@ impl App {
             event_logs: EventLogs::default(),
             stopping: AtomicBool::new(false),
         }
+    }
+
+    /// The right to use a served model, once it is loaded. Fails where the tenant's key may not use it.
+    pub async fn lease(&self, tenant: &str, model: ModelName<'_>) -> Result<Lease, ApiError> {
+        let key = self.keys.of_tenant(tenant)?;
+        key.check_model(model, self.engine.as_ref())?;
+        if !key.may_search() && model.is_some_and(|name| !is_listed(self.engine.as_ref(), name)) {
+            return Ok(Lease::default());
+        }
+        Ok(self.engine.lease(model).await?)
+    }
+
+    /// The served name of a model, in APIs whose clients choose names of their own; `None` for the default one.
+    pub fn served<'a>(&self, name: ModelName<'a>) -> ModelName<'a> {
+        self.model_names.served(name, self.engine.as_ref())
     }
 
     /// What records a request that is just submitted by vLLM's names, where that is wanted.

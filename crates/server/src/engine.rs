@@ -2,8 +2,10 @@
 //!
 //! Invariant: no wire types. Dropping [`Events`] cancels the request behind it.
 
+use std::any::Any;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -25,10 +27,70 @@ pub type PooledTexts = BoxFuture<'static, Result<Vec<Pooled>, Failure>>;
 /// The name that a client gives a model or an adapter; `None` means the model that is listed first.
 pub type ModelName<'a> = Option<&'a str>;
 
+/// What keeps a model loaded, as long as a clone of it is there.
+#[derive(Clone, Default)]
+pub struct Lease(#[allow(dead_code, reason = "it is dropped")] Option<Arc<dyn Any + Send + Sync>>);
+
+impl Lease {
+    /// One that ends when this is dropped.
+    pub fn new(lease: impl Any + Send + Sync) -> Self {
+        Self(Some(Arc::new(lease)))
+    }
+}
+
+/// How long a model stays loaded after its last use, unless its memory is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TimeToLive {
+    /// As the server was started.
+    Configured,
+    /// As long as the server runs.
+    Forever,
+    /// So long; at zero it goes with its last request.
+    For(Duration),
+}
+
+/// What a server of several models knows of one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Residence {
+    /// `unloaded`, `loading`, `loaded`, `draining`, `unloading` or `failed`.
+    pub status: &'static str,
+    /// Why it could not be loaded, where it failed.
+    pub failure: Option<String>,
+    /// Bytes of memory that it takes, or is expected to take.
+    pub bytes: u64,
+    /// Requests that use it.
+    pub active: usize,
+    /// Requests that wait until it is loaded.
+    pub waiting: usize,
+    /// When a request used it last.
+    pub last_used: Option<SystemTime>,
+    /// When it goes unless it is used again; `None` for not by itself.
+    pub expires: Option<SystemTime>,
+    /// Whether it stays when another needs its memory.
+    pub pinned: bool,
+    /// How often it was loaded.
+    pub loads: u64,
+}
+
 /// Accepts requests and returns their events. [`Handle`] is the real implementation.
 pub trait Engine: Send + Sync + 'static {
     /// All served models.
     fn models(&self) -> Vec<ModelInfo>;
+    /// The right to use a model, which is loaded first where it is not. Of a name that is not served, nothing: what uses it
+    /// fails. Everything else that names a model fails while it is not loaded.
+    fn lease<'a>(&'a self, _model: ModelName<'a>) -> BoxFuture<'a, Result<Lease, Failure>> {
+        Box::pin(async { Ok(Lease::default()) })
+    }
+    /// Unloads a model once the requests that use it have ended, and waits until its memory is given back.
+    fn unload<'a>(&'a self, _model: &'a str) -> BoxFuture<'a, Result<(), Failure>> {
+        Box::pin(async { Err(Failure::bad_request("model", "this server keeps its model loaded")) })
+    }
+    /// How long a model stays loaded after its last use, from now on.
+    fn set_ttl(&self, _model: ModelName<'_>, _ttl: TimeToLive) {}
+    /// Where a model is, in a server that loads and unloads models.
+    fn residence(&self, _model: ModelName<'_>) -> Option<Residence> {
+        None
+    }
     /// A place in a model's queue for a tenant's request whose media are fetched before it is submitted. Fails while it is
     /// full.
     fn admit(&self, model: ModelName<'_>, tenant: &str) -> Result<Admission, Failure>;

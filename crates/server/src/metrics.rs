@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use axum::extract::{MatchedPath, Request};
 use axum::middleware::Next;
 use axum::response::Response;
-use metrics::{counter, gauge, histogram};
+use metrics::{Label, counter, gauge, histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
 use omnibus_engine::statistic::{Metric, Source, Statistic, Total};
@@ -74,18 +74,44 @@ pub fn scrape(
     keys: &Keys,
     vllm: Option<&VllmMetrics>,
 ) -> Result<String, Failure> {
-    let mut stats = engine.stats(None)?;
-    SCHEDULER_STATISTICS.iter().for_each(|row| publish(row, &mut stats.scheduler));
-    STATISTICS.iter().for_each(|row| publish(row, &mut stats));
+    publish_models(engine)?;
     publish_keys(keys);
     gauge!("omnibus_engine_alive").set(if engine.health(None)?.alive { 1.0 } else { 0.0 });
     gauge!("omnibus_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
     handle.run_upkeep();
     let ours = handle.render();
     Ok(match vllm {
-        Some(vllm) => ours + &vllm_page(vllm, engine, &stats),
+        Some(vllm) => ours + &vllm_page(vllm, engine, &engine.stats(None)?),
         None => ours,
     })
+}
+
+/// Sets the statistics of each model. Where there are several, their names are labels.
+fn publish_models(engine: &dyn Engine) -> Result<(), Failure> {
+    let models = engine.models();
+    let models: Vec<&str> =
+        models.iter().filter(|model| model.adapter.is_none()).map(|model| model.id.as_str()).collect();
+    if models.len() < 2 {
+        publish_engine(engine.stats(None)?, &[]);
+    }
+    for model in models.iter().filter(|_| models.len() > 1) {
+        publish_engine(engine.stats(Some(model))?, &[Label::new("model", (*model).to_owned())]);
+    }
+    for model in models {
+        let Some(residence) = engine.residence(Some(model)) else { continue };
+        let name = model.to_owned();
+        let bytes = if residence.status == "unloaded" { 0 } else { residence.bytes };
+        counter!("omnibus_model_loads_total", "model" => name.clone()).absolute(residence.loads);
+        gauge!("omnibus_model_memory_bytes", "model" => name.clone()).set(bytes as f64);
+        gauge!("omnibus_model_waiting_requests", "model" => name.clone()).set(residence.waiting as f64);
+        gauge!("omnibus_model_active_requests", "model" => name).set(residence.active as f64);
+    }
+    Ok(())
+}
+
+fn publish_engine(mut stats: Stats, labels: &[Label]) {
+    SCHEDULER_STATISTICS.iter().for_each(|row| publish(row, &mut stats.scheduler, labels));
+    STATISTICS.iter().for_each(|row| publish(row, &mut stats, labels));
 }
 
 /// The part of the page that is read from the engine by vLLM's names.
@@ -123,10 +149,11 @@ fn publish_keys(keys: &Keys) {
     }
 }
 
-/// Sets a statistic's metric.
-fn publish<S>(row: &Statistic<S>, stats: &mut S) {
+/// Sets a statistic's metric, with these labels beside its own.
+fn publish<S>(row: &Statistic<S>, stats: &mut S, labels: &[Label]) {
     let Some(Metric { name, label, .. }) = row.metric else { return };
-    let labels = label.as_slice();
+    let own = label.map(|(label, value)| Label::from_static_parts(label, value));
+    let labels: Vec<Label> = own.into_iter().chain(labels.iter().cloned()).collect();
     match row.source {
         Source::Total(field) => match field(stats) {
             Total::Count(count) => counter!(name, labels).absolute(*count),

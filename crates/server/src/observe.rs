@@ -13,6 +13,7 @@ use omnibus_engine::{FinishReason, TranscriptionEvent, Usage};
 use tracing::Span;
 
 use crate::charge::Charge;
+use crate::engine::Lease;
 use crate::metrics::vllm::VllmRequest;
 use crate::response::Event;
 use crate::traces::GenerationTrace;
@@ -22,6 +23,8 @@ pub struct ObservedEvents {
     events: BoxStream<'static, Event>,
     metrics: RequestMetrics,
     charge: Option<Charge>,
+    /// Until the last event was read.
+    _lease: Lease,
     trace: Option<GenerationTrace>,
     span: Span,
 }
@@ -29,7 +32,8 @@ pub struct ObservedEvents {
 impl ObservedEvents {
     /// Wraps the events of a request that was just submitted.
     pub fn new(events: BoxStream<'static, Event>, api: &'static str) -> Self {
-        Self { events, metrics: RequestMetrics::new(api), charge: None, trace: None, span: Span::current() }
+        let (metrics, lease) = (RequestMetrics::new(api), Lease::default());
+        Self { events, metrics, charge: None, _lease: lease, trace: None, span: Span::current() }
     }
 
     /// Records them by vLLM's names, too.
@@ -41,6 +45,11 @@ impl ObservedEvents {
     /// Traces them.
     pub fn with_trace(self, trace: Option<GenerationTrace>) -> Self {
         Self { trace, ..self }
+    }
+
+    /// Keeps their model loaded.
+    pub fn leasing(self, lease: Lease) -> Self {
+        Self { _lease: lease, ..self }
     }
 
     /// Charges a key for them.

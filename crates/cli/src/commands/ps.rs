@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use omnibus_engine::gigabytes;
 use serde_json::{Value, json};
 
 use crate::completion_output::runtime;
@@ -41,6 +42,7 @@ fn as_json(model: &ServedModel) -> Value {
         "quantization": model.quantization,
         "context": model.window,
         "state": model.state,
+        "memory_bytes": model.memory,
     })
 }
 
@@ -49,14 +51,23 @@ fn table(models: &[ServedModel]) {
         output::note("the server has no models");
         return;
     }
-    let head = ["NAME", "ARCHITECTURE", "WEIGHTS", "CONTEXT", "STATE"].map(str::to_owned);
+    let head = ["NAME", "ARCHITECTURE", "WEIGHTS", "CONTEXT", "STATE", "MEMORY"].map(str::to_owned);
     let row = |model: &ServedModel| {
-        let weights = if model.quantization.is_empty() { "floats" } else { &model.quantization };
+        let floats = if model.architecture.is_empty() { "" } else { "floats" };
+        let weights = if model.quantization.is_empty() { floats } else { &model.quantization };
         let context = model.window.map(|window| window.to_string()).unwrap_or_default();
-        [model.id.clone(), model.architecture.clone(), weights.to_owned(), context, model.state.to_owned()]
+        let memory = model.memory.map(gigabytes).unwrap_or_default();
+        [
+            model.id.clone(),
+            model.architecture.clone(),
+            weights.to_owned(),
+            context,
+            model.state.clone(),
+            memory,
+        ]
     };
-    let rows: Vec<[String; 5]> = std::iter::once(head).chain(models.iter().map(row)).collect();
-    let mut widths = [0; 5];
+    let rows: Vec<[String; 6]> = std::iter::once(head).chain(models.iter().map(row)).collect();
+    let mut widths = [0; 6];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());

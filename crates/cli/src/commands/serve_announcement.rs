@@ -3,31 +3,39 @@
 use std::net::SocketAddr;
 
 use omnibus_engine::{AddSpecial, Handle, Message, Role};
-use omnibus_server::ListenAddress;
+use omnibus_server::{Engine, ListenAddress, ModelPool};
 use serde_json::json;
 
 use crate::settings::{Config, Listen, LogFormat};
 use crate::{completion_output, output};
 
-/// Prints the addresses and a `curl` line.
-pub fn announce(config: &Config, addresses: &[ListenAddress], handle: &Handle) {
-    let model = handle.models().into_iter().next().map(|model| model.id).unwrap_or_default();
-    let memory = handle.details().map(|details| details.memory).unwrap_or_default();
+/// Prints the addresses, the models, and a `curl` line for the default one.
+pub fn announce(config: &Config, addresses: &[ListenAddress], pool: &ModelPool) {
+    let models: Vec<String> = pool.models().into_iter().map(|model| model.id).collect();
+    let default = pool.default_model();
+    let details = default.as_ref().and_then(Handle::details);
+    let model = models.first().cloned().unwrap_or_default();
     warn_if_open(config, addresses);
     let urls: Vec<String> = addresses.iter().map(|address| url(&config.listen, address)).collect();
     let url = urls.first().cloned().unwrap_or_default();
     match config.log.format {
         LogFormat::Json => {
+            let memory = details.map(|details| details.memory);
             let mut line = json!({"message": "listening", "url": url, "model": model, "memory": memory});
             if urls.len() > 1 {
                 line["urls"] = urls.into();
             }
+            if models.len() > 1 {
+                line["models"] = models.into();
+            }
             output::note(line.to_string());
         }
         LogFormat::Text => {
-            output::note(format!("memory: {memory}"));
-            output::note(format!("serving {model} on {}", urls.join(" and ")));
-            if let Some(address) = addresses.first() {
+            if let Some(details) = details {
+                output::note(format!("memory: {}", details.memory));
+            }
+            output::note(format!("serving {} on {}", models.join(", "), urls.join(" and ")));
+            if let (Some(address), Some(handle)) = (addresses.first(), &default) {
                 output::note(curl(config, address, &model, handle));
             }
         }
@@ -77,7 +85,8 @@ fn curl(config: &Config, address: &ListenAddress, model: &str, handle: &Handle) 
         return format!("curl {base}/v1/audio/transcriptions{key} -F model={model} -F file=@recording.mp3");
     }
     let hello = completion_output::chat(vec![Message::new(Role::User, "Hello!")], Vec::new());
-    let has_template = handle.tokenize(None, &hello, AddSpecial::Yes).is_ok();
+    // Before it is loaded, nothing says that it has none.
+    let has_template = handle.details().is_none() || handle.tokenize(None, &hello, AddSpecial::Yes).is_ok();
     let (path, ask) = if has_template {
         ("chat/completions", r#""messages":[{"role":"user","content":"Hello!"}]"#)
     } else {

@@ -7,6 +7,7 @@ use omnibus_hub::Visibility;
 use omnibus_offline::conversion::{Dtype, QuantMode, Recipe};
 use omnibus_server::{AdapterUpdates, AllowedHosts, AllowedOrigins, ModelNames, RequestTemplates, RootPath};
 
+use super::ModelTable;
 use crate::replay::Pace;
 
 /// All settings. A command reads the groups that it has settings in.
@@ -26,6 +27,8 @@ pub struct Config {
     pub model: Option<String>,
     /// The served names of the model.
     pub served_names: Vec<String>,
+    /// Models beside it.
+    pub pool: PoolConfig,
     /// Engine settings.
     pub engine: EngineSettings,
     /// The engine process.
@@ -109,6 +112,29 @@ pub struct Listen {
     pub record_bytes: u64,
     /// Most bytes of named adapters where they may.
     pub adapter_memory: u64,
+}
+
+/// Several models in one server.
+#[derive(Debug, Clone, Default)]
+pub struct PoolConfig {
+    /// A directory whose directories are models.
+    pub folder: Option<PathBuf>,
+    /// Seconds that a model stays loaded after its last request.
+    pub ttl_s: Option<f64>,
+    /// Whether requests may name models on the hub.
+    pub pull: PullPolicy,
+    /// `[models.NAME]` of `omnibus.toml`.
+    pub tables: Vec<ModelTable>,
+}
+
+/// Whether requests may name models on the hub, which are downloaded then.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PullPolicy {
+    /// They may not.
+    #[default]
+    Refused,
+    /// They may.
+    Allowed,
 }
 
 /// The running server that a command reads.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::model_table::ModelTable;
 use super::{Kind, Scope, Setting, Value, all};
 use crate::environment;
 use crate::error::Error;
@@ -14,6 +15,8 @@ pub struct File {
     pub path: PathBuf,
     /// Values by setting.
     pub values: BTreeMap<&'static str, Value>,
+    /// `[models.NAME]`, by name.
+    pub models: Vec<ModelTable>,
 }
 
 /// Reads the named file, else `omnibus.toml` in the working directory, else the user's.
@@ -38,17 +41,22 @@ fn default_paths() -> Vec<PathBuf> {
 pub fn parse(path: &Path, text: &str) -> Result<File, Error> {
     let invalid = |why: String| Error::usage(format!("{}: {why}", path.display()));
     let table: toml::Table = text.parse().map_err(|error: toml::de::Error| invalid(error.to_string()))?;
-    let mut values = BTreeMap::new();
+    let (mut values, mut models) = (BTreeMap::new(), Vec::new());
     for (key, value) in table {
+        if let ("models", toml::Value::Table(tables)) = (key.as_str(), &value) {
+            models = tables.iter().map(ModelTable::read).collect::<Result<_, _>>().map_err(invalid)?;
+            continue;
+        }
         let setting = all().find(|setting| setting.name == key && setting.scope == Scope::Everywhere);
         let setting = setting.ok_or_else(|| invalid(format!("unknown setting `{key}`")))?;
         let value = read_value(setting, &value).map_err(|why| invalid(format!("`{key}` {why}")))?;
         values.insert(setting.name, value);
     }
-    Ok(File { path: path.to_owned(), values })
+    Ok(File { path: path.to_owned(), values, models })
 }
 
-fn read_value(setting: &Setting, value: &toml::Value) -> Result<Value, String> {
+/// Reads a setting's value.
+pub fn read_value(setting: &Setting, value: &toml::Value) -> Result<Value, String> {
     match (setting.kind, value) {
         (Kind::List(_), toml::Value::Array(items)) => {
             let text =

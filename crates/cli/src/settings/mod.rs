@@ -4,6 +4,7 @@
 
 mod config;
 mod file;
+mod model_table;
 pub mod program;
 mod resolve;
 mod table;
@@ -12,9 +13,10 @@ mod value;
 pub use config::{
     Action, BenchSettings, ClientSettings, Config, ConversionSettings, Dataset, DoctorSubject, Endpoint,
     EngineBenchSettings, EngineIsolation, IsolationSettings, LaunchAction, Listen, Log, LogFormat, Measured,
-    MetricsCompat, ModelsSubject, Output, PromptFormat, SimSettings, SpeculationBenchSettings, Verbosity,
-    WeightChange,
+    MetricsCompat, ModelsSubject, Output, PromptFormat, PullPolicy, SimSettings, SpeculationBenchSettings,
+    Verbosity, WeightChange,
 };
+pub use model_table::{ModelTable, Residency};
 pub use resolve::{Inputs, Resolved, resolve};
 pub use table::all;
 pub use value::{Kind, Value, choice, texts};

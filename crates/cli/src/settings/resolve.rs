@@ -59,6 +59,7 @@ pub fn resolve(command: CommandName, inputs: &Inputs<'_>) -> Result<Resolved, Er
     let named = (inputs.flag)("config").pop().or_else(|| inputs.set_variable("OMNIBUS_CONFIG"));
     let file = file::read(named.as_deref().map(Path::new))?;
     let mut resolved = Resolved { config: Config::default(), rows: Vec::new() };
+    resolved.config.pool.tables = file.as_ref().map(|file| file.models.clone()).unwrap_or_default();
     for setting in of(command) {
         let (value, source) = decide(setting, inputs, file.as_ref())?;
         if let Some(value) = &value {

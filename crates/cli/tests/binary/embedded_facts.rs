@@ -10,7 +10,7 @@ use super::process::{Server, omnibus, text};
 
 /// What the facts name and this version does not have. A line goes with what brings it, or with the next training
 /// (training/README.md).
-const PROMISED: &[&str] = &["/v1/models/load", "/v1/models/unload"];
+const PROMISED: &[&str] = &[];
 
 /// The names in a table of training/facts.py.
 fn table(facts: &str, name: &str) -> Vec<String> {

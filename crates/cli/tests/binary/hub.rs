@@ -6,7 +6,7 @@ use std::process::Output;
 
 use serde_json::Value;
 
-use super::client::get;
+use super::client::{get, post};
 use super::hub_server::{Answer, COMMIT, FakeHub};
 use super::process::{Server, omnibus, text};
 
@@ -143,4 +143,23 @@ fn a_converted_model_is_uploaded() {
     hub.check_failed(&[("HF_TOKEN", "secret")], &["push", "/nonexistent", "me/mini"], "/nonexistent");
     let wrong = hub.run(&["push", folder, "../mini"]);
     assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong.stderr));
+}
+
+#[test]
+fn a_request_names_a_model_of_the_hub_where_that_is_allowed() {
+    let hub = Hub::new("pull-by-request");
+    let variables = hub.variables();
+    let variables: Vec<(&str, &str)> =
+        variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let body = |model: &str| serde_json::json!({"model": model, "prompt": "x", "max_tokens": 1}).to_string();
+    let complete = |server: &Server, model: &str| post(server.address, "/v1/completions", &body(model));
+    let refusing = Server::start_with(&["--log", "off"], &variables);
+    assert_eq!(complete(&refusing, MODEL).status, 404);
+    let server = Server::start_with(&["--log", "off", "--allow-pull"], &variables);
+    let reply = complete(&server, MODEL);
+    assert_eq!((reply.status, reply.json()["model"].as_str()), (200, Some(MODEL)), "{}", reply.body);
+    let missing = complete(&server, "org/none");
+    assert_eq!(missing.status, 503, "{}", missing.body);
+    assert!(missing.body.contains("`org/none` cannot be served"), "{}", missing.body);
+    assert_eq!(complete(&server, "none").status, 404);
 }

@@ -37,7 +37,10 @@ fn ps_shows_what_a_server_serves() {
         lines.len() == 2 && lines[0].starts_with("NAME") && lines[1].starts_with("omnibus-mini "),
         "{shown}"
     );
-    assert!(lines[1].contains("4096") && lines[1].ends_with("loaded"), "{shown}");
+    assert!(
+        lines[1].contains("4096  ") && lines[1].contains("loaded  ") && lines[1].ends_with("GB"),
+        "{shown}"
+    );
     let json: Value =
         serde_json::from_str(&result(&["ps", "--url", &url, "--api-key", "secret", "--json"])).unwrap();
     assert_eq!(

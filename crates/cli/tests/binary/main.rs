@@ -14,6 +14,7 @@ mod launching;
 mod listing;
 mod logging;
 mod messages;
+mod model_pool;
 mod ollama;
 mod open_files;
 mod pictures;

@@ -17,6 +17,9 @@ use crate::info::{Health, ModelDetails, ModelInfo, ModelState, RequestInfo, Sess
 use crate::request::{Chat, Input, Request};
 use crate::stats::Stats;
 
+/// How long to wait for others that read what a model is, before looking again.
+const SHARED_WAIT: Duration = Duration::from_millis(1);
+
 /// A handle to a model. Clones share it. Requests are served while its engine runs, from [`Handle::load`] on. Dropping the
 /// last handle stops the engine and waits for its end.
 #[derive(Clone)]
@@ -29,6 +32,8 @@ struct Slot {
     state: Mutex<State>,
     /// Notified when a load ends.
     loaded: Condvar,
+    /// The totals of engines that were unloaded.
+    earlier: Mutex<Stats>,
 }
 
 /// Starts the engine of a model, and waits until it is loaded.
@@ -51,7 +56,7 @@ impl Handle {
     /// The handle of a model that is not loaded. `start` starts its engine. `names`: the listed one first.
     pub(crate) fn new(names: Vec<String>, start: Box<StartEngine>) -> Self {
         let state = Mutex::new(State::Unloaded);
-        Self(Arc::new(Slot { names, start, state, loaded: Condvar::new() }))
+        Self(Arc::new(Slot { names, start, state, loaded: Condvar::new(), earlier: Mutex::default() }))
     }
 
     /// Loads the model, and waits until it is loaded; at once where it is. A load that another thread has begun is waited
@@ -77,6 +82,33 @@ impl Handle {
             Err(error) => State::Failed(error),
         });
         result
+    }
+
+    /// Unloads the model, and waits until its engine has ended, which gives its memory back. Its requests end; nothing
+    /// happens where it is not loaded, or just being loaded.
+    pub fn unload(&self) {
+        let model = {
+            let mut state = self.0.lock();
+            match std::mem::replace(&mut *state, State::Unloaded) {
+                State::Ready(model) => model,
+                State::Loading => return *state = State::Loading,
+                State::Unloaded | State::Failed(_) => return,
+            }
+        };
+        let mut last = model;
+        let mut earlier = self.0.earlier.lock().unwrap_or_else(PoisonError::into_inner);
+        *earlier = last.stats().plus_totals(&earlier);
+        drop(earlier);
+        // Lists that are being made have it for microseconds more.
+        while let Err(shared) = Arc::try_unwrap(last) {
+            last = shared;
+            std::thread::sleep(SHARED_WAIT);
+        }
+    }
+
+    /// The names of the model, the listed one first.
+    pub fn names(&self) -> &[String] {
+        &self.0.names
     }
 
     /// The model, while its engine runs.
@@ -208,9 +240,10 @@ impl Handle {
         Health { alive, detail }
     }
 
-    /// The latest statistics.
+    /// The latest statistics, with the totals of engines that were unloaded.
     pub fn stats(&self) -> Stats {
-        self.ready().map(|model| model.stats()).unwrap_or_default()
+        let now = self.ready().map(|model| model.stats()).unwrap_or_default();
+        now.plus_totals(&self.0.earlier.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Loads an adapter that requests may name from then on. Blocks until it is loaded; steps wait for it, too.

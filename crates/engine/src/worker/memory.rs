@@ -3,15 +3,28 @@
 use omnibus_model::{Model, Source};
 
 use super::capacity::span_tokens;
+use super::choose_device;
 use crate::device_memory::DeviceMemory;
 use crate::error::StartError;
-use crate::memory_plan::{MemoryPlan, gigabytes};
+use crate::memory_plan::{MemoryLimit, MemoryPlan, gigabytes};
 use crate::settings::Settings;
 
 /// Share of the free host memory for swapped blocks by default.
 const SWAP_SHARE: f64 = 0.1;
 /// Upper bound of the default swap space.
 const SWAP_BYTES_MAX: u64 = 4 << 30;
+
+/// How much memory all models together may use on the device that the settings choose, without what is left free on purpose.
+/// `None` where it is unknown. Asks MLX.
+pub fn memory_for_models(settings: &Settings) -> Result<Option<MemoryLimit>, StartError> {
+    choose_device(settings.device)?;
+    let device = DeviceMemory::read(settings.memory_limit);
+    let usable = |limit: MemoryLimit| {
+        let bytes = limit.bytes.saturating_sub(device.headroom_bytes(limit.bytes));
+        MemoryLimit { bytes, ..limit }
+    };
+    Ok(device.limit().map(usable))
+}
 
 impl MemoryPlan {
     /// Refuses weights that do not fit into memory beside what is loaded, before they are.

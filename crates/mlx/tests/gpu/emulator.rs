@@ -144,7 +144,8 @@ fn own_folder() -> PathBuf {
 fn compiled(name: &str, text: &str) -> PathBuf {
     static VERSION: LazyLock<Vec<u8>> =
         LazyLock::new(|| Command::new(environment::compiler()).arg("--version").output().unwrap().stdout);
-    const FLAGS: [&str; 3] = ["-std=c++17", "-O1", "-w"];
+    // Compiling takes longer than running.
+    const FLAGS: [&str; 3] = ["-std=c++17", "-Og", "-w"];
     let mut hasher = DefaultHasher::new();
     (text, &*VERSION, FLAGS).hash(&mut hasher);
     let folder = environment::kept_folder().map_or_else(own_folder, |folder| folder.join("emulator"));

@@ -294,6 +294,11 @@ impl Key {
         self.models.as_ref().is_none_or(|models| model.names().any(|name| models.contains(name)))
     }
 
+    /// Whether it may cause the search for a model that is not listed: one with a list of models may not.
+    pub fn may_search(&self) -> bool {
+        self.models.is_none()
+    }
+
     /// Fails with 403 where it may not use a served model; no name is that of the first. Of a name that is not served, the
     /// engine knows more.
     pub fn check_model(&self, name: ModelName<'_>, engine: &dyn Engine) -> Result<(), ApiError> {

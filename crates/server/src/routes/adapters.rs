@@ -7,6 +7,7 @@ use axum::extract::{Request, State};
 
 use super::models::listed;
 use crate::app::{AdapterUpdates, App, blocking};
+use crate::auth::Tenant;
 use crate::error::ApiError;
 use crate::wire::adapters::{LoadAdapter, UnloadedAdapter, unloaded_name};
 use crate::wire::models::Model;
@@ -14,10 +15,12 @@ use crate::wire::models::Model;
 /// Loads an adapter that requests may name from then on.
 pub async fn load(State(app): State<Arc<App>>, request: Request) -> Result<Json<Model>, ApiError> {
     check_allowed(&app)?;
+    let Tenant(tenant) = request.extensions().get::<Tenant>().cloned().unwrap_or_default();
     let body = app.bodies.json(request).await?;
+    let LoadAdapter { name, path, base } = blocking(move || LoadAdapter::read(body.parse()?.0)).await?;
+    let _lease = app.lease(&tenant, base.as_deref()).await?;
     let work = move || {
-        let LoadAdapter { name, path } = LoadAdapter::read(body.parse()?.0)?;
-        let loaded = app.engine.load_adapter(None, &name, &path)?;
+        let loaded = app.engine.load_adapter(base.as_deref(), &name, &path)?;
         tracing::info!(name, path = %path.display(), "adapter loaded");
         Ok(listed(&loaded, &loaded.id))
     };

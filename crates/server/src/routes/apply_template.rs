@@ -15,11 +15,14 @@ use crate::wire::apply_template::{ApplyTemplateRequest, Rendered};
 pub async fn apply(State(app): State<Arc<App>>, request: Request) -> Result<Json<Rendered>, ApiError> {
     let Tenant(tenant) = request.extensions().get::<Tenant>().cloned().unwrap_or_default();
     let body = app.bodies.json(request).await?;
+    let read = move || {
+        let (value, reading) = body.parse()?;
+        Ok((ApplyTemplateRequest::read(value)?, reading))
+    };
+    let (wire, _reading) = blocking(read).await?;
+    let _lease = app.lease(&tenant, wire.model.as_deref()).await?;
     let work = move || {
-        let (value, _reading) = body.parse()?;
-        let wire = ApplyTemplateRequest::read(value)?;
         let model = wire.model.as_deref();
-        app.keys.of_tenant(&tenant)?.check_model(model, app.engine.as_ref())?;
         let chat = lower::chat::chat(wire.conversation);
         app.request_templates.check(&chat)?;
         let prompt = app.engine.render(model, chat)?;

@@ -65,10 +65,11 @@ async fn begun(
     let caller = Caller { response_id: response_id.clone(), tenant };
     let mut transcription = transcription::lower(wire, task, &caller);
     transcription.request.origin = RequestOrigin { response_id, request_id, index: 0 };
-    key.check_model(transcription.request.model.as_deref(), app.engine.as_ref())?;
+    let lease = app.lease(&caller.tenant, transcription.request.model.as_deref()).await?;
     let queued = key.queue(app.queue_places)?;
     let events = blocking(move || app.engine.transcribe(transcription).map_err(ApiError::from)).await?;
     let charge = Charge::new(Arc::clone(&key.account), PromptCharge::Charged, queued, stream);
-    let events = ObservedEvents::new(events.map(Event::Speech).boxed(), api(task)).charging(charge);
+    let events =
+        ObservedEvents::new(events.map(Event::Speech).boxed(), api(task)).charging(charge).leasing(lease);
     Ok((framer, merge(vec![events]), delivery))
 }

@@ -8,7 +8,7 @@ use omnibus_engine::{AddSpecial, Input};
 use serde_json::Value;
 
 use crate::api::{Api, Prepared, RequestContext};
-use crate::app::{App, ModelNames, blocking};
+use crate::app::{App, blocking};
 use crate::auth::Tenant;
 use crate::error::ApiError;
 use crate::lower;
@@ -25,6 +25,10 @@ impl Api for MessagesApi {
     const ID_PREFIX: &'static str = "msg_";
     const INPUT_FIELD: &'static str = "messages";
     type Framer = MessagesFramer;
+
+    fn model(body: &Value, app: &App) -> Option<String> {
+        app.served(body.get("model").and_then(Value::as_str)).map(str::to_owned)
+    }
 
     fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<MessagesFramer>, ApiError> {
         let request = MessagesRequest::read(body, Purpose::Generate)?;
@@ -49,10 +53,11 @@ pub async fn count_tokens(
 ) -> Result<Json<TokenCount>, ApiError> {
     let Tenant(tenant) = request.extensions().get::<Tenant>().cloned().unwrap_or_default();
     let body = app.bodies.json(request).await?;
+    let (value, _reading) = blocking(move || body.parse()).await?;
+    let model = MessagesApi::model(&value, &app);
+    let _lease = app.lease(&tenant, model.as_deref()).await?;
     let work = move || {
-        let (value, _reading) = body.parse()?;
         let request = MessagesRequest::read(value, Purpose::Count)?;
-        let model = request.model.filter(|_| app.model_names == ModelNames::Strict);
         app.keys.of_tenant(&tenant)?.check_model(model.as_deref(), app.engine.as_ref())?;
         let mut input = Input::Chat(lower::messages::chat(request.conversation));
         app.media_urls.fetch(&mut input, app.engine.as_ref(), (model.as_deref(), &tenant))?;

@@ -1,6 +1,9 @@
 //! `GET /v1/models` and `GET /v1/models/{id}`, in OpenAI's shape, and in Anthropic's for its clients.
 
+pub mod load;
+
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
@@ -15,7 +18,7 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::keys::Key;
 use crate::wire::anthropic::models as anthropic;
-use crate::wire::models::{Model, ModelList};
+use crate::wire::models::{Model, ModelList, ModelMemory, ModelStatus};
 
 /// The header that Anthropic's clients send with every request.
 const ANTHROPIC: &str = "anthropic-version";
@@ -40,7 +43,7 @@ pub async fn list(
 ) -> Result<Response, ApiError> {
     let named = |info: ModelInfo| {
         let count = if info.adapter.is_some() { 1 } else { usize::MAX };
-        info.names().take(count).map(|name| listed(&info, name)).collect::<Vec<_>>()
+        info.names().take(count).map(|name| located(&app, &info, name)).collect::<Vec<_>>()
     };
     let data: Vec<Model> = usable(&app, &key).into_iter().flat_map(named).collect();
     if !headers.contains_key(ANTHROPIC) {
@@ -97,11 +100,32 @@ pub async fn one(
     let Some(info) = models.iter().find(|info| info.names().any(|name| name == id)) else {
         return Err(omnibus_engine::Failure::unknown_model(id, &models).into());
     };
-    let model = listed(info, &id);
+    let model = located(&app, info, &id);
     Ok(match headers.contains_key(ANTHROPIC) {
         true => Json(of_anthropic(&model)).into_response(),
         false => Json(model).into_response(),
     })
+}
+
+/// A model under one of its names, and where it is.
+fn located(app: &App, info: &ModelInfo, name: &str) -> Model {
+    let Some(residence) = app.engine.residence(Some(name)) else { return listed(info, name) };
+    let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let status = ModelStatus {
+        value: residence.status,
+        failed: residence.failure.is_some(),
+        error: residence.failure,
+    };
+    let memory = ModelMemory {
+        bytes: residence.bytes,
+        pinned: residence.pinned,
+        active_requests: residence.active,
+        waiting_requests: residence.waiting,
+        last_used: residence.last_used.map(seconds),
+        expires_at: residence.expires.map(seconds),
+        loads: residence.loads,
+    };
+    Model { status: Some(status), memory: Some(memory), ..listed(info, name) }
 }
 
 /// A model under one of its names.
@@ -125,5 +149,7 @@ pub fn listed(info: &ModelInfo, name: &str) -> Model {
         chat_template_hash: details
             .and_then(|details| details.chat_template.map(|hash| format!("{hash:032x}"))),
         loaded: details.is_some(),
+        status: None,
+        memory: None,
     }
 }

@@ -44,6 +44,10 @@ impl Api for ResponsesApi {
     const INPUT_FIELD: &'static str = "input";
     type Framer = ResponsesFramer;
 
+    fn model(body: &Value, app: &App) -> Option<String> {
+        app.served(body.get("model").and_then(Value::as_str)).map(str::to_owned)
+    }
+
     fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<ResponsesFramer>, ApiError> {
         let mut wire = ResponsesRequest::read(body)?;
         let found = conversation::of(&mut wire, context)?;

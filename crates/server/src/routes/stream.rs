@@ -22,8 +22,8 @@ use tokio::sync::mpsc::{Sender, channel};
 use tokio::task::AbortHandle;
 
 use super::chat::ChatApi;
-use crate::api::{Api, Origin, Submitted, count_refused, submit};
-use crate::app::{App, blocking};
+use crate::api::{Origin, Submitted, submitted_from};
+use crate::app::App;
 use crate::auth::Tenant;
 use crate::error::ApiError;
 use crate::request_id::RequestId;
@@ -174,10 +174,9 @@ async fn generate(
 ) -> Result<(), ApiError> {
     running.check(&id)?;
     let origin = Origin { client_id: Some(id.clone()), ..origin.clone() };
-    let (for_work, keep_alive) = (Arc::clone(app), app.keep_alive);
-    let submitted = blocking(move || submit::<ChatApi>(&for_work, Value::Object(body), origin)).await;
-    let Submitted { framer, events, choices, .. } =
-        submitted.inspect_err(|error| count_refused(ChatApi::NAME, error))?;
+    let keep_alive = app.keep_alive;
+    let submitted = submitted_from::<ChatApi>(app, Value::Object(body), origin).await?;
+    let Submitted { framer, events, choices, .. } = submitted;
     let (running_by_id, replies) = (running.clone(), replies.clone());
     let frames = frames(framer, events, choices, keep_alive);
     // The task is listed before it can end.

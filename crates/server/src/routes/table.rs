@@ -228,6 +228,20 @@ pub const ROUTES: &[Operation] = &[
     get("/v1/models", "The served models", || routing::get(models::list)),
     get("/v1/models/{*id}", "One served model", || routing::get(models::one)),
     post(
+        "/v1/models/load",
+        "Loads a model, and answers when it is loaded",
+        Body::Fields { tables: &[wire::models::LOAD], required: &["model"], unknown: Unknown::Refused },
+        || routing::post(models::load::load),
+    )
+    .admin(),
+    post(
+        "/v1/models/unload",
+        "Unloads a model once its requests have ended, and answers when its memory is given back",
+        Body::Fields { tables: &[wire::models::UNLOAD], required: &["model"], unknown: Unknown::Refused },
+        || routing::post(models::load::unload),
+    )
+    .admin(),
+    post(
         "/v1/load_lora_adapter",
         "Loads an adapter; with --allow-runtime-lora-updating",
         Body::Fields {

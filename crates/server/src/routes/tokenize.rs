@@ -16,16 +16,17 @@ use crate::wire::tokenize::{DetokenizeRequest, Detokenized, Strings, TokenizeReq
 pub async fn tokenize(State(app): State<Arc<App>>, request: Request) -> Result<Json<Tokenized>, ApiError> {
     let Tenant(tenant) = request.extensions().get::<Tenant>().cloned().unwrap_or_default();
     let body = app.bodies.json(request).await?;
-    let work = move || {
-        let (value, _reading) = body.parse()?;
-        tokenized(&app, &tenant, TokenizeRequest::read(value)?)
+    let read = move || {
+        let (value, reading) = body.parse()?;
+        Ok((TokenizeRequest::read(value)?, reading))
     };
-    blocking(work).await.map(Json)
+    let (wire, _reading) = blocking(read).await?;
+    let _lease = app.lease(&tenant, wire.model.as_deref()).await?;
+    blocking(move || tokenized(&app, &tenant, wire)).await.map(Json)
 }
 
 fn tokenized(app: &App, tenant: &str, wire: TokenizeRequest) -> Result<Tokenized, ApiError> {
     let model = wire.model.as_deref();
-    app.keys.of_tenant(tenant)?.check_model(model, app.engine.as_ref())?;
     let max_model_len = max_model_len(app, model)?;
     let mut input = lower::tokenize::input(wire.source);
     if let Input::Chat(chat) = &input {
@@ -65,10 +66,13 @@ pub async fn detokenize(
 ) -> Result<Json<Detokenized>, ApiError> {
     let Tenant(tenant) = request.extensions().get::<Tenant>().cloned().unwrap_or_default();
     let body = app.bodies.json(request).await?;
+    let read = move || {
+        let (value, reading) = body.parse()?;
+        Ok((DetokenizeRequest::read(value)?, reading))
+    };
+    let (wire, _reading) = blocking(read).await?;
+    let _lease = app.lease(&tenant, wire.model.as_deref()).await?;
     let work = move || {
-        let (value, _reading) = body.parse()?;
-        let wire = DetokenizeRequest::read(value)?;
-        app.keys.of_tenant(&tenant)?.check_model(wire.model.as_deref(), app.engine.as_ref())?;
         let prompt = app.engine.detokenize(wire.model.as_deref(), &wire.tokens)?;
         Ok(Detokenized { prompt })
     };

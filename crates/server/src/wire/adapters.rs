@@ -13,7 +13,7 @@ pub const LOAD: &[Field] = &[
     honoured("lora_name", "the name that requests give as `model`"),
     honoured("lora_path", "the adapter's directory on the server"),
     harmless("is_3d_lora_weight", "the shapes of the tensors say it"),
-    refused("base_model_name", "the server has one model"),
+    honoured("base_model_name", "the served name of the adapter's model; absent the default one"),
     refused("load_inplace", "unload the adapter first"),
 ];
 
@@ -30,6 +30,8 @@ pub struct LoadAdapter {
     pub name: String,
     /// `lora_path`
     pub path: PathBuf,
+    /// `base_model_name`
+    pub base: Option<String>,
 }
 
 impl LoadAdapter {
@@ -37,7 +39,8 @@ impl LoadAdapter {
     pub fn read(body: Value) -> Result<Self, ApiError> {
         let mut fields = Fields::open(body, "", &[LOAD])?;
         let name = required(&mut fields, "lora_name")?;
-        Ok(Self { name, path: required(&mut fields, "lora_path")?.into() })
+        let base = fields.text("base_model_name")?;
+        Ok(Self { name, path: required(&mut fields, "lora_path")?.into(), base })
     }
 }
 

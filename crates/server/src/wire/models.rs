@@ -1,9 +1,15 @@
 //! `GET /v1/models`: OpenAI's fields and our extensions.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use omnibus_engine::{Modality, ModelTask};
 use serde::Serialize;
+use serde_json::Value;
+
+use super::fields::{Field, Fields, honoured};
+use crate::engine::TimeToLive;
+use crate::error::ApiError;
 
 /// All models.
 #[derive(Debug, Clone, Serialize)]
@@ -47,4 +53,99 @@ pub struct Model {
     pub chat_template_hash: Option<String>,
     /// Whether the model is loaded.
     pub loaded: bool,
+    /// Where it is, as llama.cpp's router says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<ModelStatus>,
+    /// Its memory, and who uses it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<ModelMemory>,
+}
+
+/// Where a model is.
+#[derive(Debug, Clone, Serialize)]
+pub struct ModelStatus {
+    /// `unloaded`, `loading`, `loaded`, `draining`, `unloading` or `failed`.
+    pub value: &'static str,
+    /// Whether its last load failed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub failed: bool,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A model's memory, and who uses it.
+#[derive(Debug, Clone, Serialize)]
+pub struct ModelMemory {
+    /// Bytes that it takes, or is expected to take.
+    pub bytes: u64,
+    /// Whether it stays when another model needs its memory.
+    pub pinned: bool,
+    /// Requests that use it.
+    pub active_requests: usize,
+    /// Requests that wait until it is loaded.
+    pub waiting_requests: usize,
+    /// Unix seconds of its last use.
+    pub last_used: Option<u64>,
+    /// Unix seconds when it is unloaded unless it is used again; null for not by itself.
+    pub expires_at: Option<u64>,
+    /// How often it was loaded.
+    pub loads: u64,
+}
+
+/// Fields of `/v1/models/load`.
+pub const LOAD: &[Field] = &[
+    honoured("model", "a served name"),
+    honoured("ttl", "seconds that it stays loaded after its last use, from now on; negative for ever"),
+];
+
+/// Fields of `/v1/models/unload`.
+pub const UNLOAD: &[Field] = &[honoured("model", "a served name")];
+
+/// A `/v1/models/load` request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadModel {
+    /// The name.
+    pub model: String,
+    /// How long it stays.
+    pub ttl: TimeToLive,
+}
+
+impl LoadModel {
+    /// Reads a body.
+    pub fn read(body: Value) -> Result<Self, ApiError> {
+        let mut fields = Fields::open(body, "", &[LOAD])?;
+        let ttl = match fields.number("ttl")? {
+            None => TimeToLive::Configured,
+            Some(seconds) if seconds < 0.0 => TimeToLive::Forever,
+            Some(seconds) => {
+                Duration::try_from_secs_f64(seconds).map_or(TimeToLive::Forever, TimeToLive::For)
+            }
+        };
+        Ok(Self { model: name(&mut fields)?, ttl })
+    }
+}
+
+/// Reads the body of `/v1/models/unload`: the model's name.
+pub fn unloaded_model(body: Value) -> Result<String, ApiError> {
+    name(&mut Fields::open(body, "", &[UNLOAD])?)
+}
+
+fn name(fields: &mut Fields) -> Result<String, ApiError> {
+    let name = fields.text("model")?.filter(|name| !name.is_empty());
+    fields.required("model", name)
+}
+
+/// The response of both.
+#[derive(Debug, Clone, Serialize)]
+pub struct ModelMoved {
+    /// True.
+    pub success: bool,
+    /// The name, as requested.
+    pub model: String,
+    /// `loaded` or `unloaded`.
+    pub status: &'static str,
+    /// How long it took, if it was loaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub load_time_seconds: Option<f64>,
 }

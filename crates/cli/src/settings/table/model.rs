@@ -4,7 +4,7 @@ use omnibus_engine::{CpuActivations, DeviceChoice, GenerationConfig, LongContext
 
 use super::{ADAPTED, DEVICE, LOCAL_ENGINE, MAX, SERVE, TEXT, choose};
 use crate::command_name::CommandName;
-use crate::settings::{Config, Kind, Scope, Setting, Value, choice};
+use crate::settings::{Config, Kind, PullPolicy, Scope, Setting, Value, choice};
 
 /// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
@@ -49,6 +49,48 @@ pub const SETTINGS: &[Setting] = &[
         help: "Name of the model in the API; may be repeated for aliases. Default: the directory's name.",
         set: |config, value| {
             config.served_names = value.list();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "models-dir",
+        short: None,
+        kind: Kind::Text("DIRECTORY"),
+        default: "",
+        section: "Model",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Directory of models: each directory in it with a config.json is served under its name, and those one level deeper as `org/name`. Loaded on first use; unloaded when another needs the memory.",
+        set: |config, value| {
+            config.pool.folder = Some(value.text().into());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "model-ttl",
+        short: None,
+        kind: Kind::Number(0.0, 1e9),
+        default: "",
+        section: "Model",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Seconds that a model stays loaded after its last request. Default: until the server stops or another model needs the memory.",
+        set: |config, value| {
+            config.pool.ttl_s = Some(value.number());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "allow-pull",
+        short: None,
+        kind: Kind::Switch,
+        default: "",
+        section: "Model",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Requests may name `org/name` of any model on the hub, which is downloaded and served then.",
+        set: |config, value| {
+            config.pool.pull = if value.is_on() { PullPolicy::Allowed } else { PullPolicy::Refused };
             Ok(())
         },
     },

@@ -25,6 +25,10 @@ impl Api for OllamaChat {
     const INPUT_FIELD: &'static str = "messages";
     type Framer = OllamaFramer;
 
+    fn model(body: &Value, app: &App) -> Option<String> {
+        served::model(body, app)
+    }
+
     fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<OllamaFramer>, ApiError> {
         let ChatRequest { shared, conversation } = ChatRequest::read(body)?;
         let tools = &conversation.tools.list;

@@ -68,7 +68,8 @@ async fn vectors(
     let Some((_, served)) = served::find(&models, &wire.model) else {
         return Err(served::missing(&wire.model));
     };
-    let call = PoolingCall::new(app, origin, (API, "embd-"))?;
+    let call = PoolingCall::new(Arc::clone(&app), origin, (API, "embd-"), Some(served)).await?;
+    app.engine.set_ttl(Some(served), wire.keep_alive.time_to_live());
     let options = wire.options(served);
     let pooler = call.pooler(options.model.as_deref())?;
     if *pooler.task() != Task::Embed {

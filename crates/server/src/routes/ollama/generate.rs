@@ -27,6 +27,10 @@ impl Api for OllamaGenerate {
     const INPUT_FIELD: &'static str = "prompt";
     type Framer = OllamaFramer;
 
+    fn model(body: &Value, app: &App) -> Option<String> {
+        served::model(body, app)
+    }
+
     fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<OllamaFramer>, ApiError> {
         let GenerateRequest { mut shared, mut prompt } = GenerateRequest::read(body)?;
         let served = served::generating(&context.engine.models(), &shared.model, &shared.think, &[])?;

@@ -13,6 +13,7 @@ use crate::response::Delivery;
 use crate::response::ollama::{OllamaFramer, Shape};
 use crate::wire::generation::Streaming;
 use crate::wire::ollama::Load;
+use crate::wire::ollama::keep_alive::KeepAlive;
 
 /// The handler of a generation route, whose requests without input load a model.
 pub async fn generate_or_load<A: Api>(
@@ -25,8 +26,14 @@ pub async fn generate_or_load<A: Api>(
     // It takes room until its answer begins.
     let (value, _reading) = blocking(move || body.parse()).await?;
     match Load::of(&value, A::INPUT_FIELD)? {
-        Some(load) => loaded(&app, &origin, load, shape),
-        None => generate_from::<A>(&app, value, origin).await,
+        Some(load) => loaded(&app, &origin, load, shape).await,
+        None => {
+            let (keep_alive, model) = (KeepAlive::of(&value)?, A::model(&value, &app));
+            let response = generate_from::<A>(&app, value, origin).await?;
+            // Its answer keeps the model loaded.
+            app.engine.set_ttl(model.as_deref(), keep_alive.time_to_live());
+            Ok(response)
+        }
     }
 }
 
@@ -38,11 +45,20 @@ pub fn delivery(streaming: Streaming) -> Delivery {
     }
 }
 
-fn loaded(app: &App, origin: &Origin, load: Load, shape: Shape) -> Result<Response, ApiError> {
+async fn loaded(app: &App, origin: &Origin, load: Load, shape: Shape) -> Result<Response, ApiError> {
     let models = app.engine.models();
     let (_, name) = served::find(&models, &load.model).ok_or_else(|| served::missing(&load.model))?;
-    app.keys.of_tenant(&origin.tenant)?.check_model(Some(name), app.engine.as_ref())?;
-    let done_reason = if load.keep_alive.unloads() { "unload" } else { "load" };
+    let done_reason = match load.keep_alive.unloads() {
+        true => {
+            app.keys.of_tenant(&origin.tenant)?.check_model(Some(name), app.engine.as_ref())?;
+            "unload"
+        }
+        false => {
+            app.lease(&origin.tenant, Some(name)).await?;
+            "load"
+        }
+    };
+    app.engine.set_ttl(Some(name), load.keep_alive.time_to_live());
     Ok(OllamaFramer::new(load.model, shape).loaded(done_reason).into_response())
 }
 

@@ -51,12 +51,19 @@ pub async fn loaded(State(app): State<Arc<App>>, Extension(key): Extension<Arc<K
             name,
             size,
             details: details_of(info),
-            expires_at: NEVER.to_owned(),
+            expires_at: expires_at(&app, &info.id),
             size_vram: size,
             context_length: details.max_model_len,
         })
     };
     Json(List { models: usable(&app, &key).iter().filter_map(loaded).collect() })
+}
+
+/// When a model is unloaded unless it is used again.
+fn expires_at(app: &App, model: &str) -> String {
+    let expires = app.engine.residence(Some(model)).and_then(|residence| residence.expires);
+    let expires = expires.and_then(|at| Timestamp::try_from(at).ok());
+    expires.map_or_else(|| NEVER.to_owned(), |at| at.to_string())
 }
 
 /// Describes a model.

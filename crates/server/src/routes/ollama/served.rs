@@ -1,7 +1,9 @@
 //! The served model that a name of Ollama's means.
 
 use omnibus_engine::ModelInfo;
+use serde_json::Value;
 
+use crate::app::App;
 use crate::error::ApiError;
 use crate::lower::ollama::Served;
 use crate::wire::ollama::name::is_same;
@@ -12,6 +14,15 @@ use crate::wire::tools::Tool;
 pub fn find<'a>(models: &'a [ModelInfo], name: &str) -> Option<(&'a ModelInfo, &'a str)> {
     let of = |model: &'a ModelInfo| Some((model, model.names().find(|served| is_same(served, name))?));
     models.iter().find_map(of)
+}
+
+/// The served name of the model that a body names.
+pub fn model(body: &Value, app: &App) -> Option<String> {
+    let name = body.get("model")?.as_str()?;
+    let models = app.engine.models();
+    let served = find(&models, name).map(|(_, served)| served.to_owned());
+    // It may be found, although it is not listed.
+    Some(served.unwrap_or_else(|| name.to_owned()))
 }
 
 /// 404, in words that clients look for.

@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use crate::api::{Origin, count_refused};
 use crate::app::{App, blocking};
+use crate::engine::{Lease, ModelName};
 use crate::error::ApiError;
 use crate::keys::{Key, QueuePlace, StreamPlace};
 use crate::limits::Reading;
@@ -39,6 +40,7 @@ pub(super) struct PoolingCall {
     since: Instant,
     _stream: StreamPlace,
     _queued: QueuePlace,
+    _lease: Lease,
     /// The room that the texts take.
     _reading: Option<Reading>,
 }
@@ -53,19 +55,22 @@ impl PoolingCall {
         let origin = Origin::of(&request);
         let body = app.bodies.json(request).await?;
         let (body, reading) = blocking(move || body.parse()).await?;
-        let call = Self::new(app, origin, api)?;
+        let model = body.get("model").and_then(Value::as_str);
+        let call = Self::new(app, origin, api, model).await?;
         Ok((Self { _reading: Some(reading), ..call }, body))
     }
 
-    /// Begins a call. `api`: the label of metrics, and the prefix of ids.
-    pub(super) fn new(
+    /// Begins a call, once its model is loaded. `api`: the label of metrics, and the prefix of ids.
+    pub(super) async fn new(
         app: Arc<App>,
         origin: Origin,
         (api, prefix): (&'static str, &str),
+        model: ModelName<'_>,
     ) -> Result<Self, ApiError> {
         let response_id = format!("{prefix}{}", Uuid::new_v4().simple());
         let key = app.keys.of_tenant(&origin.tenant)?;
         let (stream, queued) = (key.admit()?, key.queue(app.queue_places)?);
+        let lease = app.lease(&origin.tenant, model).await?;
         let caller = Caller { response_id, tenant: origin.tenant };
         let (request_id, since) = (origin.request_id.0, Instant::now());
         Ok(Self {
@@ -77,13 +82,13 @@ impl PoolingCall {
             since,
             _stream: stream,
             _queued: queued,
+            _lease: lease,
             _reading: None,
         })
     }
 
-    /// What the model is for. Fails where the key may not use it.
+    /// What the model is for.
     pub(super) fn pooler(&self, model: Option<&str>) -> Result<Pooler, ApiError> {
-        self.key.check_model(model, self.app.engine.as_ref())?;
         Ok(self.app.engine.pooler(model)?)
     }
 

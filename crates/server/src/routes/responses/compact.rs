@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::{conversation, lowered};
 use crate::api::{Api, Prepared, RequestContext};
+use crate::app::App;
 use crate::error::ApiError;
 use crate::lower::GenerationBatch;
 use crate::response::Delivery;
@@ -23,6 +24,10 @@ impl Api for CompactionApi {
     const ID_PREFIX: &'static str = "resp_";
     const INPUT_FIELD: &'static str = "input";
     type Framer = CompactionFramer;
+
+    fn model(body: &Value, app: &App) -> Option<String> {
+        app.served(body.get("model").and_then(Value::as_str)).map(str::to_owned)
+    }
 
     fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<CompactionFramer>, ApiError> {
         let mut wire = compaction::read(body)?;

@@ -7,8 +7,8 @@ use axum::extract::{Request, State};
 use omnibus_engine::AddSpecial;
 use serde_json::Value;
 
-use super::{conversation, lowered};
-use crate::api::RequestContext;
+use super::{ResponsesApi, conversation, lowered};
+use crate::api::{Api, RequestContext};
 use crate::app::{App, blocking};
 use crate::auth::Tenant;
 use crate::error::ApiError;
@@ -20,11 +20,9 @@ use crate::wire::responses::response::InputTokens;
 pub async fn count(State(app): State<Arc<App>>, request: Request) -> Result<Json<InputTokens>, ApiError> {
     let Tenant(tenant) = request.extensions().get::<Tenant>().cloned().unwrap_or_default();
     let body = app.bodies.json(request).await?;
-    let work = move || {
-        let (value, _reading) = body.parse()?;
-        counted(&app, tenant, value)
-    };
-    blocking(work).await.map(Json)
+    let (value, _reading) = blocking(move || body.parse()).await?;
+    let _lease = app.lease(&tenant, ResponsesApi::model(&value, &app).as_deref()).await?;
+    blocking(move || counted(&app, tenant, value)).await.map(Json)
 }
 
 fn counted(app: &App, tenant: String, body: Value) -> Result<InputTokens, ApiError> {

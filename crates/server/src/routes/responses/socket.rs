@@ -19,8 +19,8 @@ use futures::{SinkExt, Stream, StreamExt};
 use serde_json::{Map, Value, json};
 
 use super::ResponsesApi;
-use crate::api::{Api, Origin, Submitted, count_refused, submit};
-use crate::app::{App, blocking};
+use crate::api::{Origin, Submitted, submitted_from};
+use crate::app::App;
 use crate::auth::Tenant;
 use crate::connection_memory::ConnectionMemory;
 use crate::error::ApiError;
@@ -95,15 +95,14 @@ impl Connection {
             Err(error) => return self.send(failure(&error), None).await,
         };
         let trace = self.app.traces.as_ref().map(|traces| traces.begin(&self.headers, "GET", PATH));
-        let (app, origin) = (Arc::clone(&self.app), Origin { trace, ..self.origin.clone() });
-        let submitted = blocking(move || submit::<ResponsesApi>(&app, Value::Object(body), origin)).await;
+        let origin = Origin { trace, ..self.origin.clone() };
+        let submitted = submitted_from::<ResponsesApi>(&self.app, Value::Object(body), origin).await;
         let outcome = match submitted {
             Ok(Submitted { framer, events, choices, .. }) => {
                 let keep_alive = self.app.keep_alive;
                 self.stream(frames(framer, events, choices, keep_alive), lane.as_deref()).await?
             }
             Err(error) => {
-                count_refused(ResponsesApi::NAME, &error);
                 self.send(failure(&error), lane.as_deref()).await?;
                 Outcome::Failed
             }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use super::keep_alive::KeepAlive;
 use crate::error::ApiError;
 use crate::wire::fields::{Field, Fields, harmless, honoured};
 use crate::wire::pooling::{PooledInput, PoolingOptions, Side, Truncation, texts};
@@ -15,7 +16,7 @@ pub const FIELDS: &[Field] = &[
     honoured("truncate", "false refuses texts that are too long; they are cut when absent"),
     honoured("dimensions", "the first numbers of each vector, normalized again"),
     harmless("options", "loading options; vectors have none"),
-    harmless("keep_alive", "the model stays loaded"),
+    honoured("keep_alive", "how long the model stays loaded after this request, as for chats"),
 ];
 
 /// A request.
@@ -29,6 +30,8 @@ pub struct OllamaEmbedRequest {
     pub dimensions: Option<usize>,
     #[allow(missing_docs)]
     pub truncation: Truncation,
+    /// How long the model stays loaded.
+    pub keep_alive: KeepAlive,
 }
 
 impl OllamaEmbedRequest {
@@ -48,7 +51,9 @@ impl OllamaEmbedRequest {
             Some(true) | None => Truncation::To { tokens: None, side: Side::Right },
         };
         let dimensions = fields.count("dimensions", (0, 1 << 20))?.filter(|width| *width > 0);
-        Ok(Self { model, texts: texts.into_iter().map(PooledInput::Text).collect(), dimensions, truncation })
+        let texts = texts.into_iter().map(PooledInput::Text).collect();
+        let keep_alive = KeepAlive::read(&mut fields)?;
+        Ok(Self { model, texts, dimensions, truncation, keep_alive })
     }
 
     /// The options of a model under its served name.

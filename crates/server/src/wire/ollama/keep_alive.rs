@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::FIELDS;
+use crate::engine::TimeToLive;
 use crate::error::ApiError;
 use crate::wire::fields::{Fields, type_error};
 
@@ -54,6 +56,21 @@ impl KeepAlive {
         Ok(Duration::try_from_secs_f64(seconds).map_or(Self::Forever, Self::For))
     }
 
+    /// That of a body, whatever else is in it.
+    pub fn of(body: &Value) -> Result<Self, ApiError> {
+        let given = body.get("keep_alive").map(|value| ("keep_alive".to_owned(), value.clone()));
+        Self::read(&mut Fields::tolerant(Value::Object(given.into_iter().collect()), "", &[FIELDS])?)
+    }
+
+    /// As the engine takes it.
+    pub fn time_to_live(self) -> TimeToLive {
+        match self {
+            Self::Default => TimeToLive::Configured,
+            Self::Forever => TimeToLive::Forever,
+            Self::For(time) => TimeToLive::For(time),
+        }
+    }
+
     /// Whether the model is to be unloaded.
     pub fn unloads(self) -> bool {
         self == Self::For(Duration::ZERO)
@@ -91,7 +108,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::wire::ollama::FIELDS;
 
     fn read(value: Value) -> Result<KeepAlive, ApiError> {
         KeepAlive::read(&mut Fields::tolerant(json!({"keep_alive": value}), "", &[FIELDS]).unwrap())

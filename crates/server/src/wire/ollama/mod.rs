@@ -36,7 +36,7 @@ pub const FIELDS: &[Field] = &[
     ),
     honoured(
         "keep_alive",
-        "a duration such as `5m`, or seconds; checked, and without effect on an answer, as the model stays loaded while the server runs",
+        "how long the model stays loaded after this request, unless its memory is needed: a duration such as `5m`, or seconds; negative for ever; absent as the server was started",
     ),
     honoured("logprobs", "true reports the log-probability of each token"),
     honoured("top_logprobs", "with `logprobs`: how many of the most likely tokens to report, at most 20"),
