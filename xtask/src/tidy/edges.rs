@@ -37,9 +37,13 @@ const EDGES: &[(&str, &[&str])] = &[
         "omnibus-offline",
         &["mlx", "omnibus-kv", "omnibus-core", "omnibus-text", "omnibus-model", "omnibus-engine"],
     ),
-    ("omnibus-server", &["omnibus-engine"]),
+    ("omnibus-batches", &[]),
+    ("omnibus-server", &["omnibus-batches", "omnibus-engine"]),
     ("omnibus-hub", &[]),
-    ("mlx-omnibus", &["omnibus-engine", "omnibus-offline", "omnibus-server", "omnibus-hub"]),
+    (
+        "mlx-omnibus",
+        &["omnibus-batches", "omnibus-engine", "omnibus-offline", "omnibus-server", "omnibus-hub"],
+    ),
     ("omnibus-testing", &[]),
     ("xtask", &[]),
 ];

@@ -350,6 +350,7 @@ const PREDICTION_BYTES: usize = 16;
 /// What the scheduler gets of a request besides its cache.
 fn scheduled(request: &Request, prompt: Vec<u32>, goal: Goal) -> core::Request {
     core::Request {
+        class: request.class,
         priority: request.priority,
         // Half is enough: the server chooses the tenants' names.
         tenant: digest(&[b"tenant", request.tenant.as_bytes()]) as u64,

@@ -12,7 +12,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
-use omnibus_engine::{Pooled, Pooler, PoolingRequest, RequestOrigin, Task};
+use omnibus_engine::{Class, Pooled, Pooler, PoolingRequest, RequestOrigin, Task};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -35,6 +35,7 @@ pub(super) struct PoolingCall {
     key: Arc<Key>,
     pub(super) caller: Caller,
     request_id: String,
+    class: Class,
     api: &'static str,
     since: Instant,
     _stream: StreamPlace,
@@ -65,7 +66,8 @@ impl PoolingCall {
     ) -> Result<Self, ApiError> {
         let response_id = format!("{prefix}{}", Uuid::new_v4().simple());
         let key = app.keys.of_tenant(&origin.tenant)?;
-        let (stream, queued) = (key.admit()?, key.queue(app.queue_places)?);
+        let class = origin.class;
+        let (stream, queued) = (key.admit(class)?, key.queue(app.queue_places, class)?);
         let caller = Caller { response_id, tenant: origin.tenant };
         let (request_id, since) = (origin.request_id.0, Instant::now());
         Ok(Self {
@@ -73,6 +75,7 @@ impl PoolingCall {
             key,
             caller,
             request_id,
+            class,
             api,
             since,
             _stream: stream,
@@ -100,6 +103,7 @@ impl PoolingCall {
 
     /// Pools texts, charges the key for them, and counts the request.
     pub(super) async fn pool(&self, mut pooling: PoolingRequest) -> Result<Vec<Pooled>, ApiError> {
+        pooling.request.class = self.class;
         pooling.request.origin = RequestOrigin {
             response_id: self.caller.response_id.clone(),
             request_id: self.request_id.clone(),
