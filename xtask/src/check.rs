@@ -67,8 +67,9 @@ fn after_build(build: &Finished, clients: Vec<Job>) -> Result<Vec<Job>, String> 
     Ok(jobs)
 }
 
+/// Examples are documented, too: with them it needs what clippy has made, without them other features of dependencies.
 fn rustdoc() -> Job {
-    let mut doc = cargo(&["doc", "--no-deps", "--workspace"]);
+    let mut doc = cargo(&["doc", "--no-deps", "--workspace", "--lib", "--bins", "--examples"]);
     doc.env("RUSTDOCFLAGS", "-D warnings");
     Job::cargo("cargo doc", doc)
 }
