@@ -22,6 +22,7 @@ mod recordings;
 mod replaying;
 mod request_extras;
 mod scripted_model;
+mod server_batches;
 mod serving;
 mod stopping;
 mod structured;

@@ -231,7 +231,7 @@ mod tests {
     fn requests_of_a_minute_are_limited() {
         let (account, limits) =
             (Arc::default(), KeyLimits { requests_per_minute: Some(2), ..KeyLimits::default() });
-        let admit = |now| Account::admit(&account, &limits, now).map(drop);
+        let admit = |now| Account::admit(&account, &limits, now, Class::Online).map(drop);
         assert_eq!([admit(START), admit(START)], [Ok(()), Ok(())]);
         assert_eq!(admit(START), Err(Exceeded::Requests { limit: 2, wait: Duration::from_secs(30) }));
         assert_eq!(admit(seconds(30)), Ok(()));
