@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::line::{Line, LineError, custom_id_hash, trimmed};
-use crate::lines::Lines;
+use crate::lines::{Lines, Place};
 
 /// Most bytes of a line.
 const LINE_MAX: usize = 64 << 20;
@@ -33,14 +33,6 @@ pub struct Input {
     urls: Arc<[String]>,
     places: Arc<[Place]>,
     model: Option<String>,
-}
-
-/// Where a line is.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
-    pub(crate) id: u128,
-    pub(crate) start: u64,
-    pub(crate) len: usize,
 }
 
 /// What is wrong with a line.

@@ -7,12 +7,20 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-use crate::input::Place;
 use crate::line::Line;
 use crate::prefix::prefix;
 
 /// Requests that are sorted at a time.
 const WINDOW: usize = 2048;
+
+/// Where a line is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// The hash of its `custom_id`.
+    pub(crate) id: u128,
+    pub(crate) start: u64,
+    pub(crate) len: usize,
+}
 
 /// The requests of a checked file.
 #[derive(Debug)]

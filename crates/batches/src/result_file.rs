@@ -6,8 +6,9 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use thiserror::Error;
+
 use crate::format::{Format, ReadResult};
-use crate::journal::JournalError;
 
 /// A file of results.
 #[derive(Debug)]
@@ -16,6 +17,20 @@ pub struct ResultFile {
     format: Format,
     bytes: u64,
     lines: usize,
+}
+
+/// Why results cannot be kept.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// The disk failed, or is full.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The file is of something else.
+    #[error("has a line that is no result; give another -o")]
+    NoResults,
+    /// Another process writes it.
+    #[error("another process writes its results there")]
+    InUse,
 }
 
 impl ResultFile {

@@ -8,6 +8,7 @@ pub mod answer;
 mod api;
 mod app;
 mod auth;
+mod batch_runner;
 mod batches;
 mod charge;
 mod connection_memory;

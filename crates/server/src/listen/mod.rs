@@ -26,7 +26,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::access::Arrival;
 use crate::app::{App, Settings};
-use crate::batches;
+use crate::batch_runner;
 use crate::engine::Engine;
 use crate::metrics::UPKEEP;
 use crate::records::Records;
@@ -60,7 +60,7 @@ pub async fn serve(
     let tls = settings.tls.as_ref().map(Tls::acceptor);
     let connections = Connections { service, tls, graceful: GracefulShutdown::new(), stopping };
     let upkeep = tokio::spawn(upkeep(Arc::clone(&app)));
-    let runner = tokio::spawn(batches::run(Arc::clone(&app)));
+    let runner = tokio::spawn(batch_runner::run(Arc::clone(&app)));
     tokio::select! {
         _ = join_all(listeners.iter().map(|listener| connections.accept_all(listener))) => {}
         () = stop => {}

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -13,6 +14,7 @@ use axum::{Extension, Json};
 use bytes::{Bytes, BytesMut};
 use multer::Multipart;
 use omnibus_batches::{NewFile, Purpose, Store, StoreError, Upload};
+use tokio::time::timeout;
 use tower::ServiceExt;
 use tower_http::services::ServeFile;
 
@@ -26,6 +28,10 @@ use crate::wire::stored_files::{
     DeletedFile, FileObject, FileQuery, ObjectList, PurposeName, UPLOAD, UploadFields,
 };
 
+/// Longest time for a file to arrive.
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(3600);
+/// Longest time spent on the rest of a form that was refused.
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes that are written at a time.
 const WRITTEN_BYTES: usize = 1 << 20;
 /// Most bytes of a field that is not the file.
@@ -47,15 +53,18 @@ pub async fn upload(
     let _place = batches.upload_place()?;
     batches.store.check_room_for_file().map_err(failed)?;
     let mut form = app.bodies.form_stream(request, FILE_BYTES_MAX + FORM_BYTES).await?;
-    let received = match received(&mut form, &batches.store).await {
+    let late = || Err(ApiError::body_timeout(UPLOAD_TIMEOUT.as_secs()));
+    let received =
+        timeout(UPLOAD_TIMEOUT, received(&mut form, &batches.store)).await.unwrap_or_else(|_| late());
+    let Received { file, fields } = match received {
         Ok(received) => received,
         Err(error) => {
             // Most clients read the response only after they sent everything.
-            while let Ok(Some(_)) = form.next_field().await {}
+            let rest = async { while let Ok(Some(_)) = form.next_field().await {} };
+            _ = timeout(DISCARD_TIMEOUT, rest).await;
             return Err(error);
         }
     };
-    let Received { file, fields } = received;
     let UploadFields { expires_after } = UploadFields::read(fields)?;
     let (upload, filename) = file.ok_or_else(|| ApiError::invalid("file", "`file` is missing"))?;
     if upload.bytes() == 0 {

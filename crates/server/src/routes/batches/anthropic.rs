@@ -73,7 +73,7 @@ pub async fn list(
     let mut batches = app.batches()?.store.batches(&tenant, Format::Anthropic);
     let (batches, has_more) = match before_id {
         Some(before) => {
-            // Those that are next to it: the list is read from its other end.
+            // Its neighbours come first: the list is read from its other end.
             batches.reverse();
             let newer = listed::behind(batches, |batch| &batch.id, ("before_id", Some(&before)))?;
             let (mut newer, has_more) = listed::first(newer, limit);

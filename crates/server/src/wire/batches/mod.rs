@@ -158,12 +158,14 @@ pub struct BatchUsage {
     pub total_tokens: u64,
 }
 
+/// Details of the prompts' tokens.
 #[derive(Debug, Clone, Serialize)]
 #[allow(missing_docs)]
 pub struct CachedTokens {
     pub cached_tokens: u64,
 }
 
+/// Details of the generated tokens.
 #[derive(Debug, Clone, Serialize)]
 #[allow(missing_docs)]
 pub struct ReasoningTokens {

@@ -1,3 +1,5 @@
+//! Files: stored, listed, read in ranges and removed; and what is refused.
+
 use super::*;
 
 #[test]

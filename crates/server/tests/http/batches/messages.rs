@@ -1,3 +1,5 @@
+//! Batches of messages, in the shapes of Anthropic's API.
+
 use super::*;
 
 fn message(custom_id: &str, text: &str) -> Value {

@@ -1,3 +1,5 @@
+//! Batches of files, in the shapes of OpenAI's API; restarts and cancellation.
+
 use super::super::RequestEvent;
 use super::*;
 

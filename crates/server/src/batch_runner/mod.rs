@@ -1,21 +1,26 @@
 //! Runs batches: from a file that is checked to results that can be read.
 //!
-//! Invariant: whatever ends the process, the next one goes on from what is on the disk.
+//! Invariant: a request runs through the handlers of the interactive routes, with the class of offline work. How many run at
+//! a time is bounded, for all batches together. Whatever ends the process, the next one goes on from what is on the disk.
+
+mod execute;
+mod line_routes;
+mod progress;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use omnibus_batches::{Answer, Batch, Status, Store, StoreError, Unanswered};
+use omnibus_batches::{Answer, Batch, Line, Status, Store, StoreError, Unanswered};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, sleep_until};
 
-use super::progress::Progress;
-use super::{LINES_MAX, line_routes, now};
 use crate::app::App;
 use crate::auth::Tenant;
+use crate::batches::{LINES_MAX, now};
+use progress::Progress;
 
 /// Batches that run at a time.
 const ACTIVE_MAX: usize = 16;
@@ -31,7 +36,7 @@ pub async fn run(app: Arc<App>) {
         store: Arc::clone(&batches.store),
         router: line_routes::router(&app),
         places: Arc::new(Semaphore::new(batches.width)),
-        changed: batches.changed.subscribe(),
+        changed: batches.changed(),
     };
     let (mut active, mut running, mut names) = (BTreeSet::new(), JoinSet::new(), HashMap::new());
     let mut cleaning = interval(CLEANING);
@@ -183,11 +188,11 @@ fn end(mut progress: Progress, batch: &Batch, stopped: Stopped) -> Result<Batch,
 async fn answered(
     router: Router,
     tenant: Tenant,
-    line: omnibus_batches::Line,
+    line: Line,
     _place: OwnedSemaphorePermit,
 ) -> (String, Answer) {
     let custom_id = line.custom_id.clone();
-    (custom_id, super::execute::answer(router, tenant, line).await)
+    (custom_id, execute::answer(router, tenant, line).await)
 }
 
 /// Adds a result. Returns it where the disk has no room for it.

@@ -1,12 +1,6 @@
-//! Batches: requests that run when the engine has room. Start at [`Batches`]; `runner` runs them.
+//! Batches: requests that run when the engine has room. `batch_runner` runs them.
 //!
-//! Invariant: a request runs through the handlers of the interactive routes, with the class of offline work. How many run at
-//! a time is bounded, for all batches together.
-
-mod execute;
-mod line_routes;
-mod progress;
-mod runner;
+//! Invariant: a batch is on the disk before its client has its id.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -15,7 +9,6 @@ use omnibus_batches::{Batch, Format, NewBatch, Store, StoreError};
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 
 use crate::error::ApiError;
-pub use runner::run;
 
 /// Most requests of a batch.
 pub const LINES_MAX: usize = 100_000;
@@ -37,7 +30,8 @@ pub struct BatchSettings {
 pub struct Batches {
     /// Where they are kept.
     pub store: Arc<Store>,
-    width: usize,
+    /// Requests that run at a time.
+    pub width: usize,
     uploads: Semaphore,
     /// Sent when there is a new batch, or one is cancelled.
     changed: watch::Sender<()>,
@@ -64,6 +58,11 @@ impl Batches {
         let batch = self.store.create(tenant, request).map_err(failed)?;
         self.changed.send_replace(());
         Ok(batch)
+    }
+
+    /// Changes when there is a new batch, or one is cancelled.
+    pub fn changed(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
     /// Begins to cancel a batch.

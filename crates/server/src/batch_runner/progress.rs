@@ -6,7 +6,7 @@ use omnibus_batches::{
     Answer, Batch, InputError, Journal, JournalError, Line, Lines, Status, Store, StoreError,
 };
 
-use super::{LINES_MAX, now};
+use crate::batches::{LINES_MAX, now};
 
 /// What a batch reads and writes.
 pub struct Progress {
