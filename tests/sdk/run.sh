@@ -55,6 +55,10 @@ start
 "$venv/bin/python" "$here/request_types.py" "$url"
 stop
 
+start --state-dir "$work/state"
+"$venv/bin/python" "$here/batches.py" "$url"
+stop
+
 "$venv/bin/python" "$here/speech_model.py" "$work/speech" "$work/speech.wav"
 start "$work/speech" --kv-cache-memory 64MiB
 "$venv/bin/python" "$here/speech.py" "$url/v1" "$work/speech.wav"

@@ -86,6 +86,13 @@ impl ServerClient {
         Ok(rows.iter().filter_map(served).collect())
     }
 
+    /// Most bytes of the engine's arrays so far.
+    pub async fn peak_memory_bytes(&self) -> Result<u64, Unanswered> {
+        let status = self.get("/v1/status").await?;
+        let peak = status.pointer("/engine/peak_memory_bytes").and_then(Value::as_u64);
+        peak.ok_or_else(|| Unanswered::Refused(format!("{} names no peak of memory", self.origin)))
+    }
+
     /// The JSON at a path.
     pub async fn get(&self, path: &str) -> Result<Value, Unanswered> {
         let url = format!("{}{path}", self.origin);

@@ -68,7 +68,7 @@ pub use media::{ByteBudget, MediaBytes, MediaItem, MediaSource, Reserved};
 pub use memory_plan::{MemoryLimit, MemoryPlan, gigabytes};
 pub use mlx::memory::{return_freed, return_large_blocks};
 pub use model_source::ModelSource;
-pub use omnibus_core::{CacheMisses, DRAFT_POSITIONS, DraftPosition, GroupStats};
+pub use omnibus_core::{CacheMisses, Class, DRAFT_POSITIONS, DraftPosition, GroupStats};
 pub use omnibus_core::{random, statistic};
 pub use omnibus_grammar::{Grammar, GrammarLimits, SchemaUse, Whitespace};
 pub use omnibus_pooler::{Activation, Dimensions, Pooler, Task};

@@ -7,6 +7,7 @@ mod sampling;
 
 use std::collections::BTreeSet;
 
+use omnibus_core::Class;
 use omnibus_grammar::{Grammar, GrammarError, GrammarLimits};
 use omnibus_text::{Message, Tool};
 use serde::{Deserialize, Serialize};
@@ -67,6 +68,8 @@ pub struct Request {
     pub progress: ProgressReports,
     /// What its client expects of the answer: draft tokens.
     pub prediction: Option<String>,
+    /// Whether a client waits for it.
+    pub class: Class,
     /// Higher runs first; 0 is the default.
     pub priority: i32,
     /// The client, for fairness and cache isolation. Empty is the anonymous tenant.
@@ -104,6 +107,7 @@ impl Request {
             speculation: Speculation::default(),
             progress: ProgressReports::default(),
             prediction: None,
+            class: Class::Online,
             priority: 0,
             tenant: String::new(),
             cache_salt: None,

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use futures::StreamExt;
-use omnibus_engine::{AddSpecial, Input, ModelInfo, RequestOrigin, SamplingDefaults};
+use omnibus_engine::{AddSpecial, Class, Input, ModelInfo, RequestOrigin, SamplingDefaults};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -209,6 +209,8 @@ pub struct Origin {
     pub memory: Option<Arc<ConnectionMemory>>,
     /// The span of the request, where it is traced.
     pub trace: Option<RequestTrace>,
+    /// Whether a client waits for it.
+    pub class: Class,
 }
 
 /// The whole response to a body that came without a connection of its own, however the body wants it delivered.
@@ -224,7 +226,7 @@ pub async fn respond<A: Api<Framer: Framer<Body = JsonBody>>>(
 impl Origin {
     /// A tenant's request without more.
     pub fn new(request_id: RequestId, tenant: String) -> Self {
-        Self { request_id, tenant, client_id: None, memory: None, trace: None }
+        Self { request_id, tenant, client_id: None, memory: None, trace: None, class: Class::Online }
     }
 
     /// That of a request with a connection of its own.
@@ -233,7 +235,9 @@ impl Origin {
         let trace = extensions.get::<RequestTrace>().cloned();
         let request_id = extensions.get::<RequestId>().cloned().unwrap_or_default();
         let Tenant(tenant) = extensions.get::<Tenant>().cloned().unwrap_or_default();
-        Self { trace, ..Self::new(request_id, tenant) }
+        // Only a batch's requests have one.
+        let class = extensions.get::<Class>().copied().unwrap_or_default();
+        Self { trace, class, ..Self::new(request_id, tenant) }
     }
 }
 
@@ -275,9 +279,9 @@ fn submit<A: Api>(
 ) -> Result<Submitted<A::Framer>, ApiError> {
     // A new id: clients may reuse an HTTP request id.
     let response_id = format!("{}{}", A::ID_PREFIX, Uuid::new_v4().simple());
-    let Origin { request_id, tenant, client_id, memory, trace } = origin;
+    let Origin { request_id, tenant, client_id, memory, trace, class } = origin;
     let key = app.keys.of_tenant(&tenant)?;
-    let stream = Arc::new(key.admit()?);
+    let stream = Arc::new(key.admit(class)?);
     let context = RequestContext {
         engine: app.engine.as_ref(),
         caller: Caller { response_id, tenant },
@@ -289,6 +293,7 @@ fn submit<A: Api>(
     };
     let Prepared { mut batch, mut framer, delivery } = A::prepare(body, &context)?;
     for prompt in &mut batch.prompts {
+        prompt.class = class;
         key.check_model(prompt.model.as_deref(), context.engine)?;
         let of = (prompt.model.as_deref(), context.caller.tenant.as_str());
         app.media_urls.fetch(&mut prompt.input, context.engine, of)?;
@@ -350,7 +355,7 @@ impl Submission<'_> {
             request_id: self.request_id.0.clone(),
             index,
         };
-        let queued = self.key.queue(self.app.queue_places)?;
+        let queued = self.key.queue(self.app.queue_places, request.class)?;
         let trace = self.trace.clone().map(|trace| self.traced(trace, &request));
         let events = self.app.engine.submit(request)?;
         let (account, stream) = (Arc::clone(&self.key.account), Arc::clone(&self.stream));

@@ -8,6 +8,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use omnibus_engine::Chat;
 
 use crate::access::Access;
+use crate::batches::{BatchSettings, Batches};
 use crate::engine::{Engine, Lease, ModelName};
 use crate::error::ApiError;
 use crate::event_log::EventLogs;
@@ -57,6 +58,8 @@ pub struct Settings {
     pub traces: Option<Traces>,
     /// Where requests are recorded.
     pub records: Option<Records>,
+    /// Batches, where they are kept.
+    pub batches: Option<BatchSettings>,
 }
 
 /// Whether clients may load and unload adapters: a load reads a directory on the server.
@@ -132,6 +135,7 @@ impl Default for Settings {
             vllm_metrics: None,
             traces: None,
             records: None,
+            batches: None,
         }
     }
 }
@@ -172,6 +176,8 @@ pub struct App {
     pub records: Option<Records>,
     /// The events of responses that are streamed in the background.
     pub event_logs: EventLogs,
+    /// Batches, where they are kept.
+    pub batches: Option<Batches>,
     stopping: AtomicBool,
 }
 
@@ -202,6 +208,7 @@ impl App {
             traces: settings.traces.clone(),
             records: settings.records.clone(),
             event_logs: EventLogs::default(),
+            batches: settings.batches.as_ref().map(Batches::new),
             stopping: AtomicBool::new(false),
         }
     }
@@ -226,6 +233,13 @@ impl App {
         self.vllm_metrics.as_ref()?;
         let models = self.engine.models();
         models.first().map(|model| VllmRequest::new(model.id.as_str().into()))
+    }
+
+    /// The batches. Fails with 404 where none are kept.
+    pub fn batches(&self) -> Result<&Batches, ApiError> {
+        self.batches.as_ref().ok_or_else(|| {
+            ApiError::not_found("this server keeps no files and batches: it was started without --state-dir")
+        })
     }
 
     /// Makes `/ready` answer 503 from now on.

@@ -82,15 +82,15 @@ impl Charge {
 mod tests {
     use std::time::Duration;
 
-    use omnibus_engine::{Delta, Event as Generation, FinishReason};
+    use omnibus_engine::{Class, Delta, Event as Generation, FinishReason};
 
     use super::*;
     use crate::keys::KeyLimits;
 
     fn charged(prompt: PromptCharge, events: Vec<Generation>) -> (u64, u64, u64, usize) {
         let account = Arc::<Account>::default();
-        let stream = account.admit(&KeyLimits::default(), Duration::ZERO).unwrap();
-        let queued = account.queue(&KeyLimits::default(), 1).unwrap();
+        let stream = account.admit(&KeyLimits::default(), Duration::ZERO, Class::Online).unwrap();
+        let queued = account.queue(&KeyLimits::default(), 1, Class::Online).unwrap();
         let mut charge = Charge::new(Arc::clone(&account), prompt, queued, Arc::new(stream));
         events.into_iter().for_each(|event| charge.observe(&Event::Engine(event)));
         let totals = account.totals();

@@ -61,6 +61,8 @@ pub enum ErrorKind {
     MethodNotAllowed,
     /// 408: the body did not arrive in time.
     BodyTimeout,
+    /// 409: the object's state does not allow it.
+    Conflict,
     /// 413: the body is too large.
     TooLarge,
     /// 415: the body is not JSON.
@@ -85,6 +87,7 @@ impl ErrorKind {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Conflict => StatusCode::CONFLICT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
@@ -163,6 +166,11 @@ impl ApiError {
     pub fn body_timeout(after_s: u64) -> Self {
         let message = format!("the request body did not arrive within {after_s} s");
         Self::new(ErrorKind::BodyTimeout, "request_timeout", message)
+    }
+
+    /// 409: the object's state does not allow it.
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Conflict, "conflict", message)
     }
 
     /// 413: the body is too large.

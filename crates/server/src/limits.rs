@@ -10,6 +10,7 @@ use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
+use multer::Multipart;
 use serde_json::Value;
 
 use crate::error::ApiError;
@@ -176,22 +177,37 @@ impl Bodies {
 
     /// The body of a form, the boundary of its parts, and what it takes of the room until that is dropped.
     pub async fn form(&self, request: Request) -> Result<(Bytes, String, Option<Place>), ApiError> {
-        let kind = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let boundary = multer::parse_boundary(kind.unwrap_or_default()).map_err(|_| {
-            ApiError::unsupported_media(
-                "the header `content-type` must be `multipart/form-data` with a boundary",
-            )
-        })?;
+        let boundary = boundary(request.headers())?;
         let (bytes, place) = self.receive(request).await?;
         Ok((bytes, boundary, place))
+    }
+
+    /// A form that is read as it arrives, of so many bytes at most. A client may pause, but for no longer than the longest
+    /// time without any of a body.
+    pub async fn form_stream(&self, request: Request, most: u64) -> Result<Multipart<'static>, ApiError> {
+        let boundary = boundary(request.headers())?;
+        let (head, body) = request.into_parts();
+        if declared(&head.headers).is_some_and(|bytes| bytes as u64 > most) {
+            discard(body, &head.headers).await;
+            return Err(ApiError::too_large(format!("the body must be at most {most} bytes")));
+        }
+        let stall = self.limits.stall_timeout;
+        let next = move |mut body: Body| async move {
+            let frame = match tokio::time::timeout(stall, body.frame()).await {
+                Ok(frame) => frame?.map_err(|error| error.to_string()),
+                Err(_) => Err(format!("nothing came for {} s", stall.as_secs())),
+            };
+            let data = frame.map(|frame| frame.into_data().unwrap_or_default());
+            Some((data.map_err(std::io::Error::other), body))
+        };
+        Ok(Multipart::new(futures::stream::unfold(body, next), boundary))
     }
 
     async fn receive(&self, request: Request) -> Result<(Bytes, Option<Place>), ApiError> {
         let (head, body) = request.into_parts();
         let most = self.limits.body_bytes;
         let too_large = || ApiError::too_large(format!("the body must be at most {most} bytes"));
-        let declared =
-            head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
+        let declared = declared(&head.headers);
         if declared.is_some_and(|bytes| bytes > most) {
             discard(body, &head.headers).await;
             return Err(too_large());
@@ -234,6 +250,19 @@ impl Bodies {
         }
         Ok(Read::All(bytes.freeze()))
     }
+}
+
+/// How many bytes a client says that it sends.
+fn declared(headers: &HeaderMap) -> Option<usize> {
+    headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok())
+}
+
+/// The boundary of a form's parts.
+fn boundary(headers: &HeaderMap) -> Result<String, ApiError> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    multer::parse_boundary(kind.unwrap_or_default()).map_err(|_| {
+        ApiError::unsupported_media("the header `content-type` must be `multipart/form-data` with a boundary")
+    })
 }
 
 /// Bytes that reading a body takes.

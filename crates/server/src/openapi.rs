@@ -73,6 +73,8 @@ pub enum Reply {
     Lines,
     /// Text.
     Text,
+    /// The bytes of a file.
+    File,
     /// A WebSocket.
     Upgrade,
 }
@@ -126,6 +128,9 @@ const fn query(
     QueryParameter { path, name, kind, about }
 }
 
+const FILES: &str = "/v1/files";
+const BATCHES: &str = "/v1/batches";
+const MESSAGE_BATCHES: &str = "/v1/messages/batches";
 const SESSIONS: &str = "/v1/sessions";
 const USAGE: &str = "/v1/usage";
 const RESPONSE: &str = "/v1/responses/{id}";
@@ -138,6 +143,15 @@ const QUERIES: &[QueryParameter] = &[
     query(USAGE, "key", "string", "the name of one key, for an administrator"),
     query(RESPONSE, "stream", "boolean", "the events of a response with `background` and `stream`"),
     query(RESPONSE, "starting_after", "integer", "the number of the last event that the client has"),
+    query(FILES, "purpose", "string", "`batch` or `batch_output`"),
+    query(FILES, "limit", "integer", "most files; 10000 when absent"),
+    query(FILES, "order", "string", "`asc` or `desc`"),
+    query(FILES, "after", "string", "the id of the last file that the client has"),
+    query(BATCHES, "limit", "integer", "most batches; 20 when absent"),
+    query(BATCHES, "after", "string", "the id of the last batch that the client has"),
+    query(MESSAGE_BATCHES, "limit", "integer", "most batches; 20 when absent"),
+    query(MESSAGE_BATCHES, "after_id", "string", "batches behind this one, which are older"),
+    query(MESSAGE_BATCHES, "before_id", "string", "batches before this one, which are newer"),
     query(INPUT_ITEMS, "limit", "integer", "most items; 20 when absent"),
     query(INPUT_ITEMS, "order", "string", "`asc` or `desc`"),
     query(INPUT_ITEMS, "after", "string", "the id of the last item that the client has"),
@@ -199,6 +213,11 @@ impl Operation {
     /// For administrators only, where keys have roles.
     pub const fn admin(self) -> Self {
         Self { keys: RouteKeys::Admin, ..self }
+    }
+
+    /// Whether it takes what a client sends.
+    pub fn is_post(&self) -> bool {
+        self.method == "post"
     }
 
     /// The route's handler.
@@ -284,6 +303,10 @@ impl Operation {
             }
             Reply::Text => {
                 let content = json!({"text/plain": {"schema": {"type": "string"}}});
+                ("200", json!({"description": "Success", "content": content}))
+            }
+            Reply::File => {
+                let content = json!({"application/jsonl": {"schema": {"type": "string"}}});
                 ("200", json!({"description": "Success", "content": content}))
             }
             Reply::Upgrade => ("101", json!({"description": "A WebSocket"})),

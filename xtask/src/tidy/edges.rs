@@ -38,9 +38,13 @@ const EDGES: &[(&str, &[&str])] = &[
         "omnibus-offline",
         &["mlx", "omnibus-kv", "omnibus-core", "omnibus-text", "omnibus-model", "omnibus-engine"],
     ),
-    ("omnibus-server", &["omnibus-engine", "omnibus-pool"]),
+    ("omnibus-batches", &[]),
+    ("omnibus-server", &["omnibus-batches", "omnibus-engine", "omnibus-pool"]),
     ("omnibus-hub", &[]),
-    ("mlx-omnibus", &["omnibus-engine", "omnibus-offline", "omnibus-server", "omnibus-hub"]),
+    (
+        "mlx-omnibus",
+        &["omnibus-batches", "omnibus-engine", "omnibus-offline", "omnibus-server", "omnibus-hub"],
+    ),
     ("omnibus-testing", &[]),
     ("xtask", &[]),
 ];

@@ -3,10 +3,8 @@
 //! Invariant: the file of results has each finished line once, whenever the process ends. Memory does not depend on the number
 //! of lines but for a few bytes each.
 
-mod input;
-mod results;
+mod files;
 mod run;
 
-pub use input::Input;
-pub use results::Results;
+pub use files::{input, journal};
 pub use run::{Server, Summary, run};

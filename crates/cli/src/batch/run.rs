@@ -4,10 +4,9 @@ use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use omnibus_batches::{Answer, Input, Journal, Line, Outcome, Unanswered, Usage};
 use serde_json::Value;
 
-use super::input::{Input, Line};
-use super::results::{Answer, Results};
 use crate::error::Error;
 use crate::progress::Progress;
 
@@ -35,12 +34,8 @@ pub struct Summary {
     pub succeeded: usize,
     #[allow(missing_docs)]
     pub failed: usize,
-    /// Of all prompts.
-    pub prompt_tokens: u64,
-    /// Of these, those that were cached.
-    pub cached_tokens: u64,
-    #[allow(missing_docs)]
-    pub completion_tokens: u64,
+    /// Tokens of this run's answers.
+    pub usage: Usage,
     #[allow(missing_docs)]
     pub seconds: f64,
 }
@@ -75,7 +70,7 @@ impl Server {
                 Err(error) => {
                     broken += 1;
                     if broken == ATTEMPTS {
-                        return Ok(Answer::Failed(error.to_string()));
+                        return Ok(Answer::None(Unanswered::Failed(error.to_string())));
                     }
                     continue;
                 }
@@ -97,7 +92,7 @@ impl Server {
                 Err(error) => {
                     broken += 1;
                     if broken == ATTEMPTS {
-                        return Ok(Answer::Failed(error.to_string()));
+                        return Ok(Answer::None(Unanswered::Failed(error.to_string())));
                     }
                 }
             }
@@ -109,50 +104,43 @@ impl Server {
 pub async fn run(
     server: &Server,
     input: &Input,
-    results: &mut Results,
+    journal: &mut Journal,
     width: usize,
     progress: &mut Progress,
 ) -> Result<Summary, Error> {
     let since = Instant::now();
-    let mut summary = Summary { lines: input.len(), found: results.len(), ..Summary::default() };
-    let mut lines = input.lines()?;
+    let mut summary = Summary { lines: input.len(), found: journal.len(), ..Summary::default() };
+    let mut lines = input.lines().map_err(Error::failed)?;
     let mut running = FuturesUnordered::new();
     loop {
         while running.len() < width {
-            let Some(line) = lines.next().transpose()? else { break };
-            if !results.has(&line.custom_id) {
-                running.push(async move { (server.answer(&line).await, line.custom_id) });
-            }
+            let next = lines.next_line(|id| journal.has(id)).transpose().map_err(Error::failed)?;
+            let Some(line) = next else { break };
+            running.push(async move { (server.answer(&line).await, line.custom_id) });
         }
         let Some((answer, custom_id)) = running.next().await else { break };
         let answer = answer?;
         summary.count(&answer);
-        results.push(&custom_id, answer)?;
-        progress.set(results.len() as u64, summary.lines as u64);
+        journal.push(&custom_id, &answer).map_err(unwritten)?;
+        progress.set(journal.len() as u64, summary.lines as u64);
     }
-    results.sync()?;
+    journal.sync().map_err(unwritten)?;
     summary.seconds = since.elapsed().as_secs_f64();
     Ok(summary)
 }
 
+fn unwritten(error: std::io::Error) -> Error {
+    Error::failed(format!(
+        "results cannot be written: {error}; run this again to go on from those that are there"
+    ))
+}
+
 impl Summary {
     fn count(&mut self, answer: &Answer) {
-        match answer.is_success() {
-            true => self.succeeded += 1,
-            false => self.failed += 1,
+        match answer.outcome() {
+            Outcome::Succeeded => self.succeeded += 1,
+            Outcome::Failed | Outcome::Cancelled | Outcome::Expired => self.failed += 1,
         }
-        let Answer::Response { body, .. } = answer else { return };
-        let usage = body.get("usage");
-        let count = |names: &[&str]| {
-            let found = usage.and_then(|usage| names.iter().find_map(|name| usage.pointer(name)?.as_u64()));
-            found.unwrap_or(0)
-        };
-        self.prompt_tokens += count(&["/prompt_tokens", "/input_tokens"]);
-        self.completion_tokens += count(&["/completion_tokens", "/output_tokens"]);
-        self.cached_tokens += count(&[
-            "/prompt_tokens_details/cached_tokens",
-            "/input_tokens_details/cached_tokens",
-            "/cache_read_input_tokens",
-        ]);
+        self.usage += answer.usage();
     }
 }

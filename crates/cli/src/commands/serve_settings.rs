@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use omnibus_batches::Store;
 use omnibus_server::{
-    Access, Clock, InheritedSockets, KeyError, Keys, Limits, Listeners, MediaUrls, Records, Settings,
-    StoredResponses, Tls, Traces,
+    Access, BatchSettings, Clock, InheritedSockets, KeyError, Keys, Limits, Listeners, MediaUrls, Records,
+    Settings, StoredResponses, Tls, Traces,
 };
 
 use crate::error::Error;
@@ -18,11 +19,14 @@ pub fn settings(listen: &Listen, queue_places: usize) -> Result<Settings, Error>
         KeyError::File { .. } => Error::usage(format!("--api-key-file: {error}")),
         error => Error::usage(error),
     })?;
-    let responses = match &listen.state_dir {
-        Some(folder) => StoredResponses::in_folder(folder).map_err(|error| {
-            Error::usage(format!("--state-dir: cannot use {}: {error}", folder.display()))
-        })?,
-        None => StoredResponses::default(),
+    let (responses, batches) = match &listen.state_dir {
+        Some(folder) => {
+            let fail = |error| Error::usage(format!("--state-dir: cannot use {}: {error}", folder.display()));
+            let store = Store::open(folder, listen.batch_bytes).map_err(fail)?;
+            let batches = BatchSettings { store: Arc::new(store), width: listen.batch_width };
+            (StoredResponses::in_folder(folder).map_err(fail)?, Some(batches))
+        }
+        None => (StoredResponses::default(), None),
     };
     let (traces, records) = (traces(listen)?, records(listen)?);
     // A name that the server listens on is a name of the server.
@@ -40,6 +44,7 @@ pub fn settings(listen: &Listen, queue_places: usize) -> Result<Settings, Error>
         model_names: listen.model_names,
         request_templates: listen.request_templates,
         responses: Arc::new(responses),
+        batches,
         adapter_updates: listen.adapter_updates,
         media_urls: MediaUrls::new(&listen.media_domains, &listen.media_directories)
             .map_err(|error| Error::usage(format!("--allow-media-domain and --allow-media-dir: {error}")))?,

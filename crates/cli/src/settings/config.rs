@@ -96,6 +96,10 @@ pub struct Listen {
     pub request_templates: RequestTemplates,
     /// Folder of what outlives the server.
     pub state_dir: Option<PathBuf>,
+    /// Most bytes of files of batches in it.
+    pub batch_bytes: u64,
+    /// Requests of batches that run at a time.
+    pub batch_width: usize,
     /// Whether clients may load and unload adapters.
     pub adapter_updates: AdapterUpdates,
     /// Hosts that URLs of media may name.

@@ -81,6 +81,7 @@ fn a_killed_batch_goes_on_and_has_each_line_once() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(summary["lines"], LINES);
+    assert!(summary["peak_memory_bytes"].as_u64().unwrap() > 0, "{summary}");
     assert!(summary["found"].as_u64().unwrap() >= 3, "{summary}");
     let results = files.results();
     assert_eq!(results.len(), LINES);

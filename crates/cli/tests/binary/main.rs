@@ -23,6 +23,7 @@ mod recordings;
 mod replaying;
 mod request_extras;
 mod scripted_model;
+mod server_batches;
 mod serving;
 mod stopping;
 mod structured;

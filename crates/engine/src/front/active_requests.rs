@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use omnibus_core::Class;
 use omnibus_text::catch_panic;
 use tokio::sync::Notify;
 
@@ -29,8 +30,8 @@ struct Inner {
 struct Registry {
     /// Of the requests whose clients do not have their last event yet.
     outputs: BTreeMap<JobId, RequestOutput>,
-    /// How many requests of each tenant are prepared for the queue. None of the counts is zero.
-    preparing: BTreeMap<String, usize>,
+    /// How many requests of each class and tenant are prepared for the queue. None of the counts is zero.
+    preparing: BTreeMap<(Class, String), usize>,
 }
 
 /// A place in the queue for a request that is being prepared: whose media are fetched and decoded, and whose prompt is
@@ -40,13 +41,13 @@ pub struct Admission(Option<Place>);
 
 struct Place {
     requests: ActiveRequests,
-    tenant: String,
+    of: (Class, String),
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        if let Some(Place { requests, tenant }) = self.0.take() {
-            requests.lock().end_preparing(&tenant);
+        if let Some(Place { requests, of }) = self.0.take() {
+            requests.lock().end_preparing(&of);
         }
     }
 }
@@ -56,8 +57,8 @@ impl ActiveRequests {
     pub(crate) fn insert(&self, job: JobId, output: RequestOutput, mut admission: Admission) {
         let mut registry = self.lock();
         registry.outputs.insert(job, output);
-        if let Some(Place { tenant, .. }) = admission.0.take() {
-            registry.end_preparing(&tenant);
+        if let Some(Place { of, .. }) = admission.0.take() {
+            registry.end_preparing(&of);
         }
     }
 
@@ -95,16 +96,23 @@ impl ActiveRequests {
         }
     }
 
-    /// A place for one more request of this tenant, with `running` requests and a queue limit of `queue`; `None` where the
+    /// A place for one more request of this tenant and class, each of which has a queue, with `running` requests and a queue limit of `queue`; `None` where the
     /// queue is full. Tenants with less than their share may exceed the limit by a quarter. The scheduler applies the same
     /// rule to simultaneous requests.
-    pub(crate) fn admit(&self, tenant: &str, queue: usize, running: usize) -> Option<Admission> {
+    pub(crate) fn admit(
+        &self,
+        class: Class,
+        tenant: &str,
+        queue: usize,
+        running: usize,
+    ) -> Option<Admission> {
         let mut registry = self.lock();
-        if !registry.has_room(tenant, queue, running) {
+        if !registry.has_room((class, tenant), queue, running) {
             return None;
         }
-        *registry.preparing.entry(tenant.to_owned()).or_default() += 1;
-        Some(Admission(Some(Place { requests: self.clone(), tenant: tenant.to_owned() })))
+        let of = (class, tenant.to_owned());
+        *registry.preparing.entry(of.clone()).or_default() += 1;
+        Some(Admission(Some(Place { requests: self.clone(), of })))
     }
 
     /// Hands out the events of reports until the engine ends, then fails the remaining requests.
@@ -161,26 +169,28 @@ impl Registry {
         commands
     }
 
-    fn has_room(&self, tenant: &str, queue: usize, running: usize) -> bool {
+    fn has_room(&self, (class, tenant): (Class, &str), queue: usize, running: usize) -> bool {
         let full = queue.saturating_add(running);
-        let active = self.outputs.len() + self.preparing.values().sum::<usize>();
+        let outputs = || self.outputs.values().filter(|output| output.class() == class);
+        let preparing = || self.preparing.iter().filter(|((of, _), _)| *of == class);
+        let active = outputs().count() + preparing().map(|(_, count)| count).sum::<usize>();
         if active < full {
             return true;
         }
-        let others = self.outputs.values().map(RequestOutput::tenant);
-        let others = others.chain(self.preparing.keys().map(String::as_str));
+        let others = outputs().map(RequestOutput::tenant);
+        let others = others.chain(preparing().map(|((_, tenant), _)| tenant.as_str()));
         let tenants: BTreeSet<&str> = others.chain([tenant]).collect();
-        let prepared = self.outputs.values().filter(|output| output.tenant() == tenant).count();
-        let own = prepared + self.preparing.get(tenant).copied().unwrap_or(0);
+        let prepared = outputs().filter(|output| output.tenant() == tenant).count();
+        let own = prepared + self.preparing.get(&(class, tenant.to_owned())).copied().unwrap_or(0);
         let under_share = tenants.len() > 1 && own.saturating_mul(tenants.len()) < queue;
         under_share && active < full.saturating_add(queue.div_ceil(4))
     }
 
-    fn end_preparing(&mut self, tenant: &str) {
-        if let Some(count) = self.preparing.get_mut(tenant) {
+    fn end_preparing(&mut self, of: &(Class, String)) {
+        if let Some(count) = self.preparing.get_mut(of) {
             *count -= 1;
             if *count == 0 {
-                self.preparing.remove(tenant);
+                self.preparing.remove(of);
             }
         }
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use omnibus_core::Class;
 use omnibus_pooler::Pooler;
 use omnibus_text::AddSpecial;
 
@@ -176,7 +177,7 @@ impl Handle {
     /// A place in the queue for a tenant's request that is prepared before it is submitted: whose media are fetched. Fails
     /// while the queue is full.
     pub fn admit(&self, tenant: &str) -> Result<Admission, Failure> {
-        self.loaded()?.admit(tenant)
+        self.loaded()?.admit(Class::Online, tenant)
     }
 
     /// Cancels a request; false when none has that id. Its stream still ends with an event.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use omnibus_core::{self as core, Goal};
+use omnibus_core::{self as core, Class, Goal};
 use omnibus_grammar::{GrammarLimits, Opening};
 use omnibus_text::AddSpecial;
 pub use pooling::PoolingRun;
@@ -138,7 +138,7 @@ impl LoadedModel {
     /// it on a thread that may block.
     pub(crate) fn submit(&self, request: Request) -> Result<EventStream, Failure> {
         let (request, model) = self.checked(request)?;
-        let place = self.admit(&request.tenant)?;
+        let place = self.admit(request.class, &request.tenant)?;
         self.submit_checked(request, model, place)
     }
 
@@ -225,8 +225,8 @@ impl LoadedModel {
     }
 
     /// A place in the queue for a tenant's request that is prepared before it is submitted. Fails while the queue is full.
-    pub(crate) fn admit(&self, tenant: &str) -> Result<Admission, Failure> {
-        let place = self.requests.admit(tenant, self.max_queue, self.status.running());
+    pub(crate) fn admit(&self, class: Class, tenant: &str) -> Result<Admission, Failure> {
+        let place = self.requests.admit(class, tenant, self.max_queue, self.status.running());
         place.ok_or_else(|| Failure::Busy { retry_after_s: self.status.retry_after_s() })
     }
 
@@ -350,6 +350,7 @@ const PREDICTION_BYTES: usize = 16;
 /// What the scheduler gets of a request besides its cache.
 fn scheduled(request: &Request, prompt: Vec<u32>, goal: Goal) -> core::Request {
     core::Request {
+        class: request.class,
         priority: request.priority,
         // Half is enough: the server chooses the tenants' names.
         tenant: digest(&[b"tenant", request.tenant.as_bytes()]) as u64,

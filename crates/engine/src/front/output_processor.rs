@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use omnibus_core::Class;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::adapters::AdapterUse;
@@ -18,6 +19,7 @@ use crate::request::{ReportedTokens, Request};
 pub(crate) struct RequestOutput {
     id: String,
     tenant: String,
+    class: Class,
     origin: RequestOrigin,
     model: String,
     /// Its adapter stays loaded until it ends.
@@ -61,6 +63,7 @@ impl RequestOutput {
         Self {
             id: request.id.clone(),
             tenant: request.tenant.clone(),
+            class: request.class,
             origin: request.origin.clone(),
             model,
             _adapter: adapter,
@@ -84,6 +87,10 @@ impl RequestOutput {
 
     pub(crate) fn is_named(&self, id: &str) -> bool {
         self.id == id
+    }
+
+    pub(crate) fn class(&self) -> Class {
+        self.class
     }
 
     pub(crate) fn tenant(&self) -> &str {

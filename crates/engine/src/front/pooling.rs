@@ -11,7 +11,7 @@ use crate::request::{Chat, Request};
 /// Texts to pool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PoolingRequest {
-    /// Its id, model, tenant, priority and time limit are those of each text; other fields are replaced.
+    /// Its id, model, tenant, class, priority and time limit are those of each text; other fields are replaced.
     pub request: Request,
     /// The field of the API that the texts are in, for errors.
     pub field: &'static str,

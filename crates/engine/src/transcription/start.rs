@@ -20,7 +20,7 @@ impl Handle {
 fn transcriber(model: &Arc<LoadedModel>, transcription: Transcription) -> Result<Transcriber, Failure> {
     let Transcription { request, audio, task, language, prompt, temperature, times } = transcription;
     model.check_open()?;
-    let place = model.admit(&request.tenant)?;
+    let place = model.admit(request.class, &request.tenant)?;
     let text = model.text_of(request.model.as_deref())?;
     let speech = text.speech().cloned();
     check_times(times, speech.as_deref())?;

@@ -311,10 +311,21 @@ impl Transcriber {
     }
 
     fn window_request(&self, input: Input, sampling: Sampling) -> Request {
-        let Request { id, origin, model, priority, tenant, cache_salt, session_id, timeout_s, .. } =
+        let Request { id, origin, model, class, priority, tenant, cache_salt, session_id, timeout_s, .. } =
             self.request.clone();
         let fresh = Request::new(id, input);
-        Request { origin, model, sampling, priority, tenant, cache_salt, session_id, timeout_s, ..fresh }
+        Request {
+            origin,
+            model,
+            sampling,
+            class,
+            priority,
+            tenant,
+            cache_salt,
+            session_id,
+            timeout_s,
+            ..fresh
+        }
     }
 
     async fn collect(&mut self, mut stream: EventStream) -> Result<Generated, Failure> {

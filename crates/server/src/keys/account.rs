@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use omnibus_engine::Class;
+
 use super::bucket::{Bucket, Level};
 use super::limits::{Exceeded, KeyLimits};
 
@@ -57,33 +59,47 @@ pub struct Levels {
     pub tokens: Option<Level>,
 }
 
-/// A response that is generated. It counts as a stream of its key until it is dropped.
+/// A response that is generated. One that a client waits for counts as a stream of its key until it is dropped.
 #[derive(Debug)]
-pub struct StreamPlace(Arc<Account>);
+pub struct StreamPlace(Option<Arc<Account>>);
 
 impl Drop for StreamPlace {
     fn drop(&mut self) {
-        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+        if let Some(account) = &self.0 {
+            account.streams.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
-/// A sequence that waits for its first step. It counts as queued until it is dropped.
+/// A sequence that waits for its first step. One that a client waits for counts as queued until it is dropped.
 #[derive(Debug)]
-pub struct QueuePlace(Arc<Account>);
+pub struct QueuePlace(Option<Arc<Account>>);
 
 impl Drop for QueuePlace {
     fn drop(&mut self) {
-        self.0.queued.fetch_sub(1, Ordering::Relaxed);
+        if let Some(account) = &self.0 {
+            account.queued.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
 impl Account {
-    /// Counts a request and its stream, or fails at a limit.
-    pub fn admit(self: &Arc<Self>, limits: &KeyLimits, now: Duration) -> Result<StreamPlace, Exceeded> {
-        self.try_admit(limits, now).inspect_err(|_| _ = self.limited.fetch_add(1, Ordering::Relaxed))
+    /// Counts a request and its stream, or fails at a limit. A batch's request takes no stream.
+    pub fn admit(
+        self: &Arc<Self>,
+        limits: &KeyLimits,
+        now: Duration,
+        class: Class,
+    ) -> Result<StreamPlace, Exceeded> {
+        self.try_admit(limits, now, class).inspect_err(|_| _ = self.limited.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn try_admit(self: &Arc<Self>, limits: &KeyLimits, now: Duration) -> Result<StreamPlace, Exceeded> {
+    fn try_admit(
+        self: &Arc<Self>,
+        limits: &KeyLimits,
+        now: Duration,
+        class: Class,
+    ) -> Result<StreamPlace, Exceeded> {
         let mut buckets = self.filled(limits, now);
         let waits = [
             buckets
@@ -99,21 +115,32 @@ impl Account {
         if let Some(longest) = waits.into_iter().flatten().max_by_key(Exceeded::wait) {
             return Err(longest);
         }
-        let most = limits.streams.unwrap_or(usize::MAX);
-        enter(&self.streams, most).ok_or(Exceeded::Streams { limit: most })?;
+        if class == Class::Online {
+            let most = limits.streams.unwrap_or(usize::MAX);
+            enter(&self.streams, most).ok_or(Exceeded::Streams { limit: most })?;
+        }
         if let Some(bucket) = &mut buckets.requests {
             bucket.take(1);
         }
         self.requests.fetch_add(1, Ordering::Relaxed);
-        Ok(StreamPlace(Arc::clone(self)))
+        Ok(StreamPlace((class == Class::Online).then(|| Arc::clone(self))))
     }
 
-    /// Counts a sequence that waits in a queue with `places` places, or fails at the key's share of them.
-    pub fn queue(self: &Arc<Self>, limits: &KeyLimits, places: usize) -> Result<QueuePlace, Exceeded> {
+    /// Counts a sequence that waits in a queue with `places` places, or fails at the key's share of them. Sequences of
+    /// batches have a queue of their own.
+    pub fn queue(
+        self: &Arc<Self>,
+        limits: &KeyLimits,
+        places: usize,
+        class: Class,
+    ) -> Result<QueuePlace, Exceeded> {
+        if class == Class::Offline {
+            return Ok(QueuePlace(None));
+        }
         let most = limits.queue_places(places);
         let entered = enter(&self.queued, most).ok_or(Exceeded::QueueShare { limit: most });
         entered.inspect_err(|_| _ = self.limited.fetch_add(1, Ordering::Relaxed))?;
-        Ok(QueuePlace(Arc::clone(self)))
+        Ok(QueuePlace(Some(Arc::clone(self))))
     }
 
     /// Counts tokens of a prompt.
@@ -204,7 +231,7 @@ mod tests {
     fn requests_of_a_minute_are_limited() {
         let (account, limits) =
             (Arc::default(), KeyLimits { requests_per_minute: Some(2), ..KeyLimits::default() });
-        let admit = |now| Account::admit(&account, &limits, now).map(drop);
+        let admit = |now| Account::admit(&account, &limits, now, Class::Online).map(drop);
         assert_eq!([admit(START), admit(START)], [Ok(()), Ok(())]);
         assert_eq!(admit(START), Err(Exceeded::Requests { limit: 2, wait: Duration::from_secs(30) }));
         assert_eq!(admit(seconds(30)), Ok(()));
@@ -216,13 +243,13 @@ mod tests {
     fn tokens_are_charged_as_they_come_and_waited_for() {
         let account = Arc::<Account>::default();
         let limits = KeyLimits { tokens_per_minute: Some(60), ..KeyLimits::default() };
-        drop(account.admit(&limits, START).unwrap());
+        drop(account.admit(&limits, START, Class::Online).unwrap());
         account.charge_prompt(50, 20);
         account.charge_completion(70);
         assert_eq!(account.levels(&limits, START).tokens.unwrap().remaining, 0);
-        let refused = account.admit(&limits, START).unwrap_err();
+        let refused = account.admit(&limits, START, Class::Online).unwrap_err();
         assert_eq!(refused, Exceeded::Tokens { limit: 60, wait: Duration::from_secs(61) });
-        assert!(account.admit(&limits, seconds(61)).is_ok());
+        assert!(account.admit(&limits, seconds(61), Class::Online).is_ok());
         let Totals { prompt_tokens, cached_tokens, completion_tokens, .. } = account.totals();
         assert_eq!((prompt_tokens, cached_tokens, completion_tokens), (50, 20, 70));
     }
@@ -231,14 +258,17 @@ mod tests {
     fn streams_and_places_in_the_queue_end_with_their_drop() {
         let account = Arc::<Account>::default();
         let limits = KeyLimits { streams: Some(1), queue_share: Some(0.5), ..KeyLimits::default() };
-        let stream = account.admit(&limits, START).unwrap();
-        assert_eq!(account.admit(&limits, START).unwrap_err(), Exceeded::Streams { limit: 1 });
+        let stream = account.admit(&limits, START, Class::Online).unwrap();
+        assert_eq!(account.admit(&limits, START, Class::Online).unwrap_err(), Exceeded::Streams { limit: 1 });
         drop(stream);
-        assert!(account.admit(&limits, START).is_ok());
-        let places = [account.queue(&limits, 4).unwrap(), account.queue(&limits, 4).unwrap()];
-        assert_eq!(account.queue(&limits, 4).unwrap_err(), Exceeded::QueueShare { limit: 2 });
+        assert!(account.admit(&limits, START, Class::Online).is_ok());
+        let places = [
+            account.queue(&limits, 4, Class::Online).unwrap(),
+            account.queue(&limits, 4, Class::Online).unwrap(),
+        ];
+        assert_eq!(account.queue(&limits, 4, Class::Online).unwrap_err(), Exceeded::QueueShare { limit: 2 });
         drop(places);
-        assert!(account.queue(&limits, 4).is_ok());
+        assert!(account.queue(&limits, 4, Class::Online).is_ok());
         assert_eq!(account.totals().queued, 0);
     }
 
@@ -246,15 +276,15 @@ mod tests {
     fn a_refused_request_takes_nothing() {
         let account = Arc::<Account>::default();
         let limits = KeyLimits { streams: Some(1), requests_per_minute: Some(2), ..KeyLimits::default() };
-        let _stream = account.admit(&limits, START).unwrap();
-        assert!(account.admit(&limits, START).is_err());
+        let _stream = account.admit(&limits, START, Class::Online).unwrap();
+        assert!(account.admit(&limits, START, Class::Online).is_err());
         assert_eq!(account.levels(&limits, START).requests.unwrap().remaining, 1);
     }
 
     #[test]
     fn a_key_without_limits_has_no_levels() {
         let account = Arc::<Account>::default();
-        drop(account.admit(&KeyLimits::default(), START).unwrap());
+        drop(account.admit(&KeyLimits::default(), START, Class::Online).unwrap());
         account.charge_completion(5);
         assert_eq!(account.levels(&KeyLimits::default(), START), Levels::default());
     }

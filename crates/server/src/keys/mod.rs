@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use omnibus_engine::ModelInfo;
+use omnibus_engine::{Class, ModelInfo};
 use subtle::ConstantTimeEq as _;
 use thiserror::Error;
 
@@ -319,13 +319,13 @@ impl Key {
     }
 
     /// Counts a request, or fails with 429 at a limit. What is returned lasts as long as its response.
-    pub fn admit(&self) -> Result<StreamPlace, ApiError> {
-        self.account.admit(&self.limits, self.clock.now()).map_err(|exceeded| self.limited(exceeded))
+    pub fn admit(&self, class: Class) -> Result<StreamPlace, ApiError> {
+        self.account.admit(&self.limits, self.clock.now(), class).map_err(|exceeded| self.limited(exceeded))
     }
 
     /// Counts a sequence of a queue with `places` places, or fails with 429 at the key's share.
-    pub fn queue(&self, places: usize) -> Result<QueuePlace, ApiError> {
-        self.account.queue(&self.limits, places).map_err(|exceeded| self.limited(exceeded))
+    pub fn queue(&self, places: usize, class: Class) -> Result<QueuePlace, ApiError> {
+        self.account.queue(&self.limits, places, class).map_err(|exceeded| self.limited(exceeded))
     }
 
     /// What is left of its limits per minute.

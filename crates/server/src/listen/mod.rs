@@ -26,6 +26,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::access::Arrival;
 use crate::app::{App, Settings};
+use crate::batch_runner;
 use crate::engine::Engine;
 use crate::metrics::UPKEEP;
 use crate::records::Records;
@@ -59,6 +60,7 @@ pub async fn serve(
     let tls = settings.tls.as_ref().map(Tls::acceptor);
     let connections = Connections { service, tls, graceful: GracefulShutdown::new(), stopping };
     let upkeep = tokio::spawn(upkeep(Arc::clone(&app)));
+    let runner = tokio::spawn(batch_runner::run(Arc::clone(&app)));
     tokio::select! {
         _ = join_all(listeners.iter().map(|listener| connections.accept_all(listener))) => {}
         () = stop => {}
@@ -68,6 +70,9 @@ pub async fn serve(
     tracing::info!(timeout_s = settings.shutdown_timeout.as_secs_f64(), "shutting down");
     let Connections { graceful, stopping, .. } = connections;
     drop(stopping);
+    // Requests of batches run again after the next start: none of them is to end as cancelled.
+    runner.abort();
+    _ = runner.await;
     let closed = graceful.shutdown();
     engine.drain(settings.shutdown_timeout).await;
     if tokio::time::timeout(CLOSE_TIMEOUT, closed).await.is_err() {

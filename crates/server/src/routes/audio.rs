@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use futures::StreamExt;
-use omnibus_engine::{RequestOrigin, SpeechTask};
+use omnibus_engine::{Class, RequestOrigin, SpeechTask};
 use uuid::Uuid;
 
 use crate::api::count_refused;
@@ -61,12 +61,12 @@ async fn begun(
     let framer = TranscriptFramer::new(wire.format, task);
     let delivery = if wire.stream { Delivery::Stream } else { Delivery::Full };
     let key = app.keys.of_tenant(&tenant)?;
-    let stream = Arc::new(key.admit()?);
+    let stream = Arc::new(key.admit(Class::Online)?);
     let caller = Caller { response_id: response_id.clone(), tenant };
     let mut transcription = transcription::lower(wire, task, &caller);
     transcription.request.origin = RequestOrigin { response_id, request_id, index: 0 };
     let lease = app.lease(&caller.tenant, transcription.request.model.as_deref()).await?;
-    let queued = key.queue(app.queue_places)?;
+    let queued = key.queue(app.queue_places, Class::Online)?;
     let events = blocking(move || app.engine.transcribe(transcription).map_err(ApiError::from)).await?;
     let charge = Charge::new(Arc::clone(&key.account), PromptCharge::Charged, queued, stream);
     let events =

@@ -3,9 +3,12 @@
 mod adapters;
 mod apply_template;
 mod audio;
+mod batches;
 mod chat;
 mod completions;
+mod files;
 mod infill;
+mod listed;
 mod messages;
 mod models;
 mod ollama;
@@ -29,13 +32,14 @@ use axum::{Extension, Router};
 use crate::app::App;
 use crate::auth::{Authentication, LimitHeaders};
 use crate::error::{ApiError, ErrorFormat};
+use crate::openapi::Operation;
 use crate::response::{self, anthropic, openai};
 use crate::{access, auth, error, metrics, openapi, records, request_id, traces};
 use status::OpenApiDocument;
 pub use table::ROUTES;
 
 /// The error format of each API, by the path of its routes.
-const ERROR_FORMATS: &[ErrorFormat] = &[
+pub const ERROR_FORMATS: &[ErrorFormat] = &[
     ErrorFormat { path: "/", render: openai::error_body },
     ErrorFormat { path: "/v1/messages", render: anthropic::error_body },
     ErrorFormat { path: "/messages", render: anthropic::error_body },
@@ -53,11 +57,7 @@ const LIMIT_HEADERS: &[LimitHeaders] = &[
 pub fn router(app: Arc<App>) -> Router {
     let document = OpenApiDocument(Arc::new(openapi::document(ROUTES, &app.root_path)));
     let authentication = Authentication { keys: app.keys.clone(), headers: LIMIT_HEADERS };
-    ROUTES
-        .iter()
-        .flat_map(|route| {
-            std::iter::once(route.path).chain(unversioned(route.path)).map(move |path| (path, route))
-        })
+    paths()
         .fold(Router::new(), |router, (path, route)| router.route(path, route.method_router()))
         .method_not_allowed_fallback(wrong_method)
         .fallback(no_route)
@@ -71,6 +71,13 @@ pub fn router(app: Arc<App>) -> Router {
         .layer(from_fn(metrics::layer))
         .layer(from_fn(request_id::layer))
         .with_state(app)
+}
+
+/// Every path with its route.
+pub fn paths() -> impl Iterator<Item = (&'static str, &'static Operation)> {
+    ROUTES.iter().flat_map(|route| {
+        std::iter::once(route.path).chain(unversioned(route.path)).map(move |path| (path, route))
+    })
 }
 
 /// The path without its version, as clients use whose base URL has none, unless another route has it.

@@ -6,8 +6,8 @@ use axum::routing;
 
 use super::responses::conversations;
 use super::{
-    adapters, apply_template, audio, chat, completions, infill, messages, models, ollama, pooling, requests,
-    responses, sessions, status, stream, tokenize, usage,
+    adapters, apply_template, audio, batches, chat, completions, files, infill, messages, models, ollama,
+    pooling, requests, responses, sessions, status, stream, tokenize, usage,
 };
 use crate::api::generate;
 use crate::openapi::{Body, Operation, Reply, Unknown, delete, get, post};
@@ -209,6 +209,54 @@ pub const ROUTES: &[Operation] = &[
     delete("/v1/conversations/{id}/items/{item_id}", "Removes an item of a conversation", || {
         routing::delete(conversations::delete_item)
     }),
+    post(
+        "/v1/files",
+        "Receives a file of requests; with --state-dir",
+        Body::Form(wire::stored_files::UPLOAD),
+        || routing::post(files::upload),
+    ),
+    get("/v1/files", "The files of requests and of results", || routing::get(files::list)),
+    get("/v1/files/{id}", "What is known of a file", || routing::get(files::get)),
+    delete("/v1/files/{id}", "Removes a file that no batch needs", || routing::delete(files::delete)),
+    get("/v1/files/{id}/content", "The bytes of a file, or a range of them", || routing::get(files::content))
+        .replies(Reply::File),
+    post(
+        "/v1/batches",
+        "Makes a batch of a file; with --state-dir",
+        Body::Fields {
+            tables: &[wire::batches::CREATE],
+            required: &["input_file_id", "endpoint", "completion_window"],
+            unknown: Unknown::Refused,
+        },
+        || routing::post(batches::create),
+    ),
+    get("/v1/batches", "The batches, newest first", || routing::get(batches::list)),
+    get("/v1/batches/{id}", "A batch", || routing::get(batches::get)),
+    post("/v1/batches/{id}/cancel", "Cancels a batch", Body::None, || routing::post(batches::cancel)),
+    post(
+        "/v1/messages/batches",
+        "Makes a batch of Anthropic's messages; with --state-dir",
+        Body::Fields {
+            tables: &[wire::batches::anthropic::CREATE],
+            required: &["requests"],
+            unknown: Unknown::Tolerated,
+        },
+        || routing::post(batches::anthropic::create),
+    ),
+    get("/v1/messages/batches", "The batches of messages, newest first", || {
+        routing::get(batches::anthropic::list)
+    }),
+    get("/v1/messages/batches/{id}", "A batch of messages", || routing::get(batches::anthropic::get)),
+    delete("/v1/messages/batches/{id}", "Removes a batch of messages that has ended", || {
+        routing::delete(batches::anthropic::delete)
+    }),
+    post("/v1/messages/batches/{id}/cancel", "Cancels a batch of messages", Body::None, || {
+        routing::post(batches::anthropic::cancel)
+    }),
+    get("/v1/messages/batches/{id}/results", "The results of a batch of messages, one a line", || {
+        routing::get(batches::anthropic::results)
+    })
+    .replies(Reply::File),
     get("/v1/stream", "Many chat completions on one WebSocket", || routing::get(stream::connect))
         .replies(Reply::Upgrade),
     post(

@@ -23,9 +23,6 @@ pub struct FormFields(BTreeMap<String, Vec<Bytes>>);
 impl FormFields {
     /// Divides a body at its boundary, and checks every name against a table.
     pub async fn read(body: Bytes, boundary: String, table: &[Field]) -> Result<Self, ApiError> {
-        let malformed = |error: multer::Error| {
-            ApiError::malformed(format!("the form is broken: {error}")).with_code("invalid_form")
-        };
         let mut form = Multipart::new(stream::once(async { Ok::<_, Infallible>(body) }), boundary);
         let (mut fields, mut count) = (Self::default(), 0);
         while let Some(part) = form.next_field().await.map_err(malformed)? {
@@ -33,20 +30,24 @@ impl FormFields {
             if count > FIELDS_MAX {
                 return Err(ApiError::malformed(format!("a form has at most {FIELDS_MAX} fields")));
             }
-            let Some(name) = part.name().map(str::to_owned) else {
-                return Err(ApiError::malformed("a part of the form has no name").with_code("invalid_form"));
-            };
+            let name = part_name(&part)?;
             let value = part.bytes().await.map_err(malformed)?;
-            match table.iter().find(|field| field.name == name).map(|field| (field.handling, field.note)) {
-                Some((Handling::Honoured, _)) => fields.0.entry(name).or_default().push(value),
-                Some((Handling::Harmless, _)) => {}
-                Some((Handling::Refused, why)) => {
-                    return Err(ApiError::unsupported(&name, format!("`{name}` is not supported: {why}")));
-                }
-                None => return Err(ApiError::unknown_field(&name, format!("unknown field `{name}`"))),
-            }
+            fields.insert(name, value, table)?;
         }
         Ok(fields)
+    }
+
+    /// Adds a field, whose name is checked against a table.
+    pub fn insert(&mut self, name: String, value: Bytes, table: &[Field]) -> Result<(), ApiError> {
+        match table.iter().find(|field| field.name == name).map(|field| (field.handling, field.note)) {
+            Some((Handling::Honoured, _)) => self.0.entry(name).or_default().push(value),
+            Some((Handling::Harmless, _)) => {}
+            Some((Handling::Refused, why)) => {
+                return Err(ApiError::unsupported(&name, format!("`{name}` is not supported: {why}")));
+            }
+            None => return Err(ApiError::unknown_field(&name, format!("unknown field `{name}`"))),
+        }
+        Ok(())
     }
 
     /// The bytes of a field that is there once.
@@ -97,6 +98,17 @@ impl FormFields {
         let text = self.text(name)?.filter(|text| !text.trim().is_empty());
         text.map(|text| text.trim().parse().map_err(|_| wrong(name, what))).transpose()
     }
+}
+
+/// The name of a part.
+pub fn part_name(part: &multer::Field<'_>) -> Result<String, ApiError> {
+    let name = part.name().map(str::to_owned);
+    name.ok_or_else(|| ApiError::malformed("a part of the form has no name").with_code("invalid_form"))
+}
+
+/// The error of a form that cannot be divided.
+pub fn malformed(error: multer::Error) -> ApiError {
+    ApiError::malformed(format!("the form is broken: {error}")).with_code("invalid_form")
 }
 
 fn text(name: &str, value: &[u8]) -> Result<String, ApiError> {

@@ -5,6 +5,7 @@
 pub mod adapters;
 pub mod anthropic;
 pub mod apply_template;
+pub mod batches;
 pub mod chat;
 pub mod chat_thinking;
 pub mod client_tools;
@@ -30,6 +31,7 @@ pub mod requests;
 pub mod responses;
 pub mod samplers;
 pub mod sessions;
+pub mod stored_files;
 pub mod structured;
 pub mod timings;
 pub mod tokenize;

@@ -3,6 +3,7 @@
 
 mod access;
 mod answer_fields;
+mod batches;
 mod client_tools;
 mod compaction;
 mod connections;

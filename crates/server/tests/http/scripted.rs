@@ -10,9 +10,9 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use omnibus_engine::{
-    AddSpecial, Admission, Candidate, Capabilities, Delta, Event, Failure, FinishReason, Health, Input,
-    Message, ModelDetails, ModelInfo, ModelState, Pooled, Pooler, PoolingRequest, Request, RequestInfo,
-    RequestState, SchedulerStats, SessionInfo, Stats, TokenInfo, Transcription, Usage,
+    AddSpecial, Admission, Candidate, Capabilities, Class, Delta, Event, Failure, FinishReason, Health,
+    Input, Message, ModelDetails, ModelInfo, ModelState, Pooled, Pooler, PoolingRequest, Request,
+    RequestInfo, RequestState, SchedulerStats, SessionInfo, Stats, TokenInfo, Transcription, Usage,
 };
 use omnibus_server::{Engine, Events, ModelName, PooledTexts, Transcripts};
 use tokio::sync::watch;
@@ -37,6 +37,7 @@ pub struct RequestSeen {
     pub tenant: String,
     pub seed: Option<u64>,
     pub tokens: Option<usize>,
+    pub class: Class,
 }
 
 pub struct ScriptedEngine {
@@ -233,6 +234,7 @@ impl Engine for ScriptedEngine {
             tenant: request.tenant.clone(),
             seed: request.sampling.seed,
             tokens: given,
+            class: request.class,
         })));
         let events = match prompt.split_whitespace().next().unwrap_or_default() {
             "busy" => {

@@ -95,9 +95,37 @@ pub const SETTINGS: &[Setting] = &[
         section: "Network",
         commands: SERVE,
         scope: Scope::Everywhere,
-        help: "Folder of what outlives the server: stored responses of /v1/responses. Created if missing. Default: they are kept in memory.",
+        help: "Folder of what outlives the server: stored responses of /v1/responses, and files and batches. Created if missing. Default: responses are kept in memory, and there are no files and batches.",
         set: |config, value| {
             config.listen.state_dir = Some(value.text().into());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "batch-disk-limit",
+        short: None,
+        kind: Kind::Bytes,
+        default: "10GiB",
+        section: "Network",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Most bytes of the files of batches in --state-dir, results included. A file without room is refused; results wait for it.",
+        set: |config, value| {
+            config.listen.batch_bytes = value.count();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "batch-max-inflight",
+        short: None,
+        kind: Kind::Count(1, 65_536),
+        default: "64",
+        section: "Network",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Requests of all batches in --state-dir that run at a time, in the steps that other requests leave.",
+        set: |config, value| {
+            config.listen.batch_width = usize::try_from(value.count()).map_err(|error| error.to_string())?;
             Ok(())
         },
     },

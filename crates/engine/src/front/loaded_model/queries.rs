@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use omnibus_core::Class;
 use omnibus_text::AddSpecial;
 
 use super::LoadedModel;
@@ -53,7 +54,7 @@ impl LoadedModel {
     ) -> Result<Vec<u32>, Failure> {
         let text = self.text_of(model)?;
         let has_media = matches!(input, Input::Chat(chat) if !chat.media.is_empty());
-        let _place = if has_media { self.admit("")? } else { Admission::default() };
+        let _place = if has_media { self.admit(Class::Online, "")? } else { Admission::default() };
         let salt = digest(&[b"tokenize"]);
         Ok(text.prompt(&text.adapt(input.clone())?, special, self.limits.max_model_len, salt)?.tokens)
     }

@@ -30,6 +30,7 @@ fn kind(kind: ErrorKind) -> &'static str {
         ErrorKind::InvalidRequest
         | ErrorKind::MethodNotAllowed
         | ErrorKind::BodyTimeout
+        | ErrorKind::Conflict
         | ErrorKind::UnsupportedMediaType => "invalid_request_error",
         ErrorKind::Unauthorized => "authentication_error",
         ErrorKind::Forbidden => "permission_error",

@@ -27,6 +27,7 @@ fn kind(kind: ErrorKind) -> &'static str {
         | ErrorKind::NotFound
         | ErrorKind::MethodNotAllowed
         | ErrorKind::BodyTimeout
+        | ErrorKind::Conflict
         | ErrorKind::TooLarge
         | ErrorKind::UnsupportedMediaType => "invalid_request_error",
         ErrorKind::Unauthorized => "authentication_error",

@@ -12,7 +12,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
-use omnibus_engine::{Pooled, Pooler, PoolingRequest, RequestOrigin, Task};
+use omnibus_engine::{Class, Pooled, Pooler, PoolingRequest, RequestOrigin, Task};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -36,6 +36,7 @@ pub(super) struct PoolingCall {
     key: Arc<Key>,
     pub(super) caller: Caller,
     request_id: String,
+    class: Class,
     api: &'static str,
     since: Instant,
     _stream: StreamPlace,
@@ -69,7 +70,8 @@ impl PoolingCall {
     ) -> Result<Self, ApiError> {
         let response_id = format!("{prefix}{}", Uuid::new_v4().simple());
         let key = app.keys.of_tenant(&origin.tenant)?;
-        let (stream, queued) = (key.admit()?, key.queue(app.queue_places)?);
+        let class = origin.class;
+        let (stream, queued) = (key.admit(class)?, key.queue(app.queue_places, class)?);
         let lease = app.lease(&origin.tenant, model).await?;
         let caller = Caller { response_id, tenant: origin.tenant };
         let (request_id, since) = (origin.request_id.0, Instant::now());
@@ -78,6 +80,7 @@ impl PoolingCall {
             key,
             caller,
             request_id,
+            class,
             api,
             since,
             _stream: stream,
@@ -105,6 +108,7 @@ impl PoolingCall {
 
     /// Pools texts, charges the key for them, and counts the request.
     pub(super) async fn pool(&self, mut pooling: PoolingRequest) -> Result<Vec<Pooled>, ApiError> {
+        pooling.request.class = self.class;
         pooling.request.origin = RequestOrigin {
             response_id: self.caller.response_id.clone(),
             request_id: self.request_id.clone(),
