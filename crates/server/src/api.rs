@@ -73,13 +73,18 @@ pub struct RequestContext<'a> {
     pub memory: Option<Arc<ConnectionMemory>>,
 }
 
+/// The served model for a name, in APIs whose clients choose names of their own.
+pub fn served(engine: &dyn Engine, names: ModelNames, name: Option<&str>) -> Option<String> {
+    let name = name?;
+    let is_served = |model: &ModelInfo| model.names().any(|served| served == name);
+    let keep = names == ModelNames::Strict || engine.models().iter().any(is_served);
+    keep.then(|| name.to_owned())
+}
+
 impl RequestContext<'_> {
     /// The served model for a name, in APIs whose clients choose names of their own.
     pub fn served(&self, name: Option<&str>) -> Option<String> {
-        let name = name?;
-        let is_served = |model: &ModelInfo| model.names().any(|served| served == name);
-        let keep = self.names == ModelNames::Strict || self.engine.models().iter().any(is_served);
-        keep.then(|| name.to_owned())
+        served(self.engine, self.names, name)
     }
 
     /// Most tokens of a prompt and its completion. The first model is the default one.

@@ -12,11 +12,11 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
-use omnibus_engine::{Pooled, Pooler, PoolingRequest, RequestOrigin, Task};
+use omnibus_engine::{Pooled, Pooler, PoolingRequest, RequestOrigin, Scoring, ScoringRequest, Task};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::api::{Origin, count_refused};
+use crate::api::{Origin, count_refused, served};
 use crate::app::{App, blocking};
 use crate::error::ApiError;
 use crate::keys::{Key, QueuePlace, StreamPlace};
@@ -29,7 +29,7 @@ const TRUNCATED: HeaderName = HeaderName::from_static("x-omnibus-truncated");
 /// Most texts that the header names.
 const NAMED_MAX: usize = 256;
 
-/// A request whose texts are pooled.
+/// A request whose texts are pooled, or whose replies are scored.
 pub(super) struct PoolingCall {
     app: Arc<App>,
     key: Arc<Key>,
@@ -100,20 +100,57 @@ impl PoolingCall {
 
     /// Pools texts, charges the key for them, and counts the request.
     pub(super) async fn pool(&self, mut pooling: PoolingRequest) -> Result<Vec<Pooled>, ApiError> {
-        pooling.request.origin = RequestOrigin {
+        pooling.request.origin = self.origin();
+        let app = Arc::clone(&self.app);
+        let pooled = blocking(move || app.engine.pool(pooling).map_err(ApiError::from)).await?.await;
+        let pooled = pooled.map_err(ApiError::from)?;
+        self.end(pooled.iter().map(|text| text.tokens).sum(), 0);
+        Ok(pooled)
+    }
+
+    /// Scores replies to prompts that are made where that may take a while, charges the key for them, and counts the
+    /// request.
+    pub(super) async fn score(
+        &self,
+        prompts: impl FnOnce(&App) -> Result<ScoringRequest, ApiError> + Send + 'static,
+    ) -> Result<Scoring, ApiError> {
+        let (app, origin) = (Arc::clone(&self.app), self.origin());
+        let work = move || {
+            let mut scoring = prompts(&app)?;
+            scoring.request.origin = origin;
+            app.engine.score(scoring).map_err(ApiError::from)
+        };
+        let scoring = blocking(work).await?.await.map_err(ApiError::from)?;
+        self.end(scoring.prompt_tokens, scoring.cached_tokens);
+        Ok(scoring)
+    }
+
+    /// The served model for a name, where clients choose names of their own. Fails where the key may not use it.
+    pub(super) fn served(&self, name: Option<&str>) -> Result<Option<String>, ApiError> {
+        let model = served(self.app.engine.as_ref(), self.app.model_names, name);
+        self.check_model(model.as_deref())?;
+        Ok(model)
+    }
+
+    /// Fails where the key may not use a model.
+    pub(super) fn check_model(&self, model: Option<&str>) -> Result<(), ApiError> {
+        self.key.check_model(model, self.app.engine.as_ref())
+    }
+
+    fn origin(&self) -> RequestOrigin {
+        RequestOrigin {
             response_id: self.caller.response_id.clone(),
             request_id: self.request_id.clone(),
             index: 0,
-        };
-        let engine = Arc::clone(&self.app);
-        let pooled = blocking(move || engine.engine.pool(pooling).map_err(ApiError::from)).await?.await;
-        let pooled = pooled.map_err(ApiError::from)?;
-        let tokens = pooled.iter().map(|text| text.tokens as u64).sum();
-        self.key.account.charge_prompt(tokens, 0);
+        }
+    }
+
+    /// Charges the key, and counts the request.
+    fn end(&self, tokens: usize, cached: usize) {
+        self.key.account.charge_prompt(tokens as u64, cached as u64);
         metrics::counter!("omnibus_requests_total", "api" => self.api, "outcome" => "stop").increment(1);
         let seconds = self.since.elapsed().as_secs_f64();
         metrics::histogram!("omnibus_e2e_seconds", "api" => self.api).record(seconds);
-        Ok(pooled)
     }
 }
 
