@@ -1,6 +1,6 @@
 #!/bin/sh
-# What others test servers with, from packages: LangChain's standard tests, pydantic-ai and instructor, and chats through
-# the gateways sglang-router, vllm-router and smg in front of two servers. All servers have the embedded model.
+# What others test servers with, from packages: LangChain's standard tests, pydantic-ai and instructor, jevcompat for
+# decisions, and chats through the gateways sglang-router, vllm-router and smg in front of two servers. All servers have the embedded model.
 # Usage: tests/suites/run.sh [path of the omnibus binary]
 # Each list of packages has an environment of its own, which stays in the folder of builds.
 set -eu
@@ -57,6 +57,9 @@ environment instructor
 
 environment pydantic-ai
 "$venv/bin/python" "$here/agents_of_pydantic.py" "$first"
+
+environment jevcompat
+"$venv/bin/jevcompat" test "$first"
 
 environment gateways
 for gateway in sglang-router vllm-router smg; do

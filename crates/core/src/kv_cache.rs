@@ -220,8 +220,8 @@ impl KvCacheManager {
         self.shares && self.groups().all(|(kind, _)| kind != CacheKind::State)
     }
 
-    /// After a hit of `found` blocks, the partial hit in the next one, if copying it is worth it. At least one token of
-    /// `tokens` is left to compute, and it does not end inside a span.
+    /// After a hit of `found` blocks, the partial hit in the next one, if copying it is worth it. It has no more than these
+    /// tokens, and it does not end inside a span.
     pub(crate) fn longest_partial_hit(
         &self,
         cache: &SequenceCache,
@@ -232,7 +232,7 @@ impl KvCacheManager {
             return None;
         }
         let SequenceCache { hashes, spans, .. } = cache;
-        let content = hashes.content(found, &tokens[..tokens.len() - 1]);
+        let content = hashes.content(found, tokens);
         let is_whole = |hash: &BlockHash| {
             let mut groups = self.coordinator.groups().iter().filter(|group| group.has_block(found));
             groups.all(|group| group.pool.find(hash).is_some())

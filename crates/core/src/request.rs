@@ -79,6 +79,8 @@ pub struct Request {
     pub deadline: Option<Tick>,
     /// Only requests of equal salt share blocks.
     pub cache_salt: u128,
+    /// Most leading tokens whose blocks it may share. What comes after them is computed, though it may be cached.
+    pub max_cached_tokens: usize,
     /// Half of the SHA-256 of the adapter's content; zero for none. Only requests of equal adapter share blocks.
     pub adapter: u128,
     /// Content that stands for some tokens of the prompt (an image, a sound): the position of the first such token and
@@ -115,6 +117,7 @@ impl Request {
             priority: 0,
             deadline: None,
             cache_salt: 0,
+            max_cached_tokens: usize::MAX,
             adapter: 0,
             mm_hashes,
             spans,

@@ -99,6 +99,8 @@ pub(crate) struct Sequence {
     pub(crate) max_computed: usize,
     /// Length of the prompt.
     pub(crate) prompt: usize,
+    /// [`crate::Request::max_cached_tokens`].
+    max_cached_tokens: usize,
     /// When it was submitted.
     pub(crate) arrived: Tick,
     /// Prefill or decode, under `split`.
@@ -208,6 +210,7 @@ impl Sequence {
             max_tokens: request.max_tokens(),
             max_computed: request.max_computed(),
             prompt: request.prompt.len(),
+            max_cached_tokens: request.max_cached_tokens,
             arrived,
             stage: Stage::Prefill,
             rank,
@@ -230,6 +233,11 @@ impl Sequence {
         self.offload.is_looked_up = false;
         self.computed = 0;
         self.stage = Stage::Prefill;
+    }
+
+    /// Its leading tokens that need not be computed if they are cached. At least one token is left to compute.
+    pub(crate) fn reusable_tokens(&self) -> &[Token] {
+        &self.tokens[..self.max_cached_tokens.min(self.tokens.len() - 1)]
     }
 
     /// Its class of service.

@@ -10,6 +10,7 @@ use crate::alignment::AlignedTokens;
 use crate::error::Failure;
 use crate::hidden::HiddenStates;
 use crate::speculation::DraftUsage;
+use crate::token_logits::TokenLogits;
 
 /// One item of a request's stream.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,7 +37,7 @@ pub enum Event {
     /// computed again come again.
     Hidden(HiddenStates),
     /// Logits of the tokens that the request named, behind its prompt.
-    TokenLogits(Vec<f32>),
+    TokenLogits(TokenLogits),
     /// More of the generated message. The text may be empty when there are tokens: text is held back while
     /// it may be an incomplete character or the start of a stop string.
     Delta {

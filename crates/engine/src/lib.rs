@@ -41,6 +41,7 @@ mod stats;
 mod status;
 mod supervisor;
 mod token_engine;
+mod token_logits;
 mod transcription;
 mod whisper;
 mod worker;
@@ -56,6 +57,7 @@ pub use fault::FaultPlan;
 pub use front::tokenizer_of;
 pub use front::{Admission, EventStream, Generated, Handle};
 pub use front::{Pooled, PoolingInput, PoolingPrompt, PoolingRequest, PoolingRun, TooLong};
+pub use front::{Scoring, ScoringPrompt, ScoringRequest, ScoringRun};
 pub use generation_config::GenerationConfig;
 pub use hidden::{HiddenPositions, HiddenStates};
 pub use info::{
@@ -78,9 +80,9 @@ pub use omnibus_text::{
 };
 pub use process::{EngineExit, run_engine};
 pub use request::{
-    BadWords, CallLimit, Chat, Dry, Input, OutputMode, ProgressReports, PromptEnd, ReasoningPlace,
-    ReportedTokens, Request, SAMPLERS, SamplerKind, SamplerName, Sampling, Stop, StructuredOutput,
-    TOP_LOGPROBS_MAX, ToolChoice,
+    BadWords, CallLimit, Chat, Dry, Input, LOGPROB_TOKEN_IDS_MAX, OutputMode, ProgressReports, PromptEnd,
+    ReasoningPlace, ReportedTokens, Request, SAMPLERS, SamplerKind, SamplerName, Sampling, Stop,
+    StructuredOutput, TOP_LOGPROBS_MAX, ToolChoice,
 };
 pub use sampling_parameter::{SAMPLING_PARAMETERS, SamplingDefaults, SamplingParameter};
 pub use settings::{
@@ -95,6 +97,7 @@ pub use stats::{
 };
 pub use supervisor::Isolation;
 pub use token_engine::{TokenEngine, TokenReport, TokenUpdate};
+pub use token_logits::TokenLogits;
 pub use transcription::{
     Language, SpeechSegment, SpeechSummary, SpeechTask, SpeechTimes, SpeechWord, Transcription,
     TranscriptionEvent, TranscriptionStream, WindowQuality,

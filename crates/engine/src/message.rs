@@ -19,6 +19,7 @@ use crate::request::{ProgressReports, Sampling};
 use crate::settings::NamedAdapter;
 use crate::speculation::{DraftUsage, Speculation};
 use crate::stats::{SessionStats, Stats};
+use crate::token_logits::TokenLogits;
 
 /// Identifies a job for as long as the front lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -46,8 +47,12 @@ pub struct Job {
     pub min_tokens: usize,
     /// As in [`crate::Request::logprobs`].
     pub logprobs: Option<usize>,
+    /// As in [`crate::Request::logprob_token_ids`].
+    pub logprob_token_ids: Vec<u32>,
     /// As in [`crate::Request::prompt_logprobs`].
     pub prompt_logprobs: Option<usize>,
+    /// As in [`crate::Request::logprob_start`].
+    pub logprob_start: usize,
     /// As in [`crate::Request::alignment`].
     pub alignment: Option<Alignment>,
     /// As in [`crate::Request::hidden`].
@@ -210,7 +215,7 @@ pub enum JobUpdate {
     /// Hidden states of its prompt, in chunks, and again when the sequence is recomputed.
     Hidden(HiddenStates),
     /// Logits of the tokens that were named, behind its prompt, and again when the sequence is recomputed.
-    TokenLogits(Vec<f32>),
+    TokenLogits(TokenLogits),
     /// A token was sampled.
     Token(TokenLogprobs),
     /// What became of its draft tokens, before it ends.

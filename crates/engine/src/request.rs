@@ -54,8 +54,12 @@ pub struct Request {
     pub tokens: ReportedTokens,
     /// `Some(n)` reports the log-probability of each token and of the `n` most likely ones.
     pub logprobs: Option<usize>,
+    /// Tokens whose log-probabilities are reported at each place of the answer, beside the sampled one and the most likely ones.
+    pub logprob_token_ids: Vec<u32>,
     /// `Some(n)` reports the same for the tokens of the prompt.
     pub prompt_logprobs: Option<usize>,
+    /// The first token of the prompt whose log-probability is reported. Blocks before it are shared with other requests.
+    pub logprob_start: usize,
     /// Reports what the tokens of the prompt attend to in a sound.
     pub alignment: Option<Alignment>,
     /// Reports hidden states of the prompt. Only of requests that generate nothing.
@@ -100,7 +104,9 @@ impl Request {
             structured: None,
             tokens: ReportedTokens::default(),
             logprobs: None,
+            logprob_token_ids: Vec::new(),
             prompt_logprobs: None,
+            logprob_start: 0,
             alignment: None,
             hidden: None,
             token_logits: Vec::new(),
@@ -133,6 +139,9 @@ impl Request {
         for (field, count) in [("top_logprobs", self.logprobs), ("prompt_logprobs", self.prompt_logprobs)] {
             check(count.unwrap_or(0) <= TOP_LOGPROBS_MAX, field, "must be at most 20")?;
         }
+        let named = self.logprob_token_ids.len();
+        check(named <= LOGPROB_TOKEN_IDS_MAX, "logprob_token_ids", "must have at most 128 entries")?;
+        check(self.logprobs.is_some() || named == 0, "logprob_token_ids", "goes with log-probabilities")?;
         let computes = self.max_new_tokens == Some(0);
         check(computes || self.hidden.is_none(), "hidden", "is for requests with max_tokens 0")?;
         let has_none = self.token_logits.is_empty();
@@ -152,6 +161,8 @@ impl Request {
 
 /// Most alternatives reported for one token.
 pub const TOP_LOGPROBS_MAX: usize = 20;
+/// Most tokens whose log-probabilities are reported by their ids.
+pub const LOGPROB_TOKEN_IDS_MAX: usize = 128;
 /// Most stop strings of one request.
 pub const STOP_STRINGS_MAX: usize = 64;
 /// Longest stop string, in bytes.

@@ -84,6 +84,8 @@ pub(crate) struct PendingSample {
     failed: Vec<bool>,
     logprobs: Option<PendingLogprobs>,
     requested: Vec<Option<usize>>,
+    /// Tokens of each row whose log-probabilities are reported.
+    named: Vec<Vec<u32>>,
 }
 
 /// A seed for a request without one: different for each, and the same after a restart with the same arrivals, so that a
@@ -201,10 +203,16 @@ impl PendingSample {
             Some(logprobs) => logprobs.read()?,
             None => vec![TokenScore::default(); tokens.len()],
         };
-        let rows = tokens.iter().zip(invalid).zip(&self.failed).zip(scores).zip(&self.requested);
-        let sampled = rows.map(|((((token, invalid), failed), score), requested)| {
+        let requested = self.requested.iter().zip(&self.named);
+        let rows = tokens.iter().zip(invalid).zip(&self.failed).zip(scores).zip(requested);
+        let sampled = rows.map(|((((token, invalid), failed), score), (requested, named))| {
             let valid = *invalid == 0 && *token >= 0 && !failed;
-            let top = score.top.into_iter().take(requested.unwrap_or(0)).collect();
+            let mut top: Vec<(u32, f32)> = score.top.into_iter().take(requested.unwrap_or(0)).collect();
+            for (token, logprob) in named.iter().zip(score.named) {
+                if top.iter().all(|(listed, _)| listed != token) {
+                    top.push((*token, logprob));
+                }
+            }
             valid.then(|| TokenLogprobs { token: *token as u32, logprob: requested.and(score.logprob), top })
         });
         Ok(sampled.collect())

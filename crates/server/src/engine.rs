@@ -12,7 +12,8 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use omnibus_engine::{
     AddSpecial, Admission, Chat, Event, Failure, Handle, Health, Input, ModelInfo, Pooled, Pooler,
-    PoolingRequest, Request, RequestInfo, SessionInfo, Stats, Transcription, TranscriptionEvent,
+    PoolingRequest, Request, RequestInfo, Scoring, ScoringRequest, SessionInfo, Stats, Transcription,
+    TranscriptionEvent,
 };
 
 /// The events of one request, ending after its last.
@@ -23,6 +24,9 @@ pub type Transcripts = BoxStream<'static, TranscriptionEvent>;
 
 /// What texts become, in their order.
 pub type PooledTexts = BoxFuture<'static, Result<Vec<Pooled>, Failure>>;
+
+/// How likely replies are.
+pub type ScoredReplies = BoxFuture<'static, Result<Scoring, Failure>>;
 
 /// The name that a client gives a model or an adapter; `None` means the model that is listed first.
 pub type ModelName<'a> = Option<&'a str>;
@@ -100,6 +104,9 @@ pub trait Engine: Send + Sync + 'static {
     fn transcribe(&self, transcription: Transcription) -> Result<Transcripts, Failure>;
     /// Tokenizes texts, to be pooled. Takes up to seconds of CPU: not for an async thread. Dropping the result cancels them.
     fn pool(&self, pooling: PoolingRequest) -> Result<PooledTexts, Failure>;
+    /// Tokenizes prompts and the replies to them, to be scored. Takes up to seconds of CPU: not for an async thread. Dropping
+    /// the result cancels them.
+    fn score(&self, scoring: ScoringRequest) -> Result<ScoredReplies, Failure>;
     /// What becomes of a model's hidden states.
     fn pooler(&self, model: ModelName<'_>) -> Result<Pooler, Failure>;
     /// Cancels a request; false when no request has that id.
@@ -163,6 +170,10 @@ impl Engine for Handle {
 
     fn pool(&self, pooling: PoolingRequest) -> Result<PooledTexts, Failure> {
         Ok(Box::pin(Handle::pool(self, pooling)?.results()))
+    }
+
+    fn score(&self, scoring: ScoringRequest) -> Result<ScoredReplies, Failure> {
+        Ok(Box::pin(Handle::score(self, scoring)?.results()))
     }
 
     fn pooler(&self, model: ModelName<'_>) -> Result<Pooler, Failure> {

@@ -339,6 +339,8 @@ pub struct ErrorFormat {
     pub path: &'static str,
     /// Renders an error as a body.
     pub render: fn(&ApiError) -> JsonBody,
+    /// The status of each kind of error: [`ErrorKind::status`], unless the API has others.
+    pub status: fn(ErrorKind) -> StatusCode,
 }
 
 /// Adds the body to error responses, in the format of the longest path that is a prefix of the request's.
@@ -348,6 +350,7 @@ pub async fn render(State(formats): State<&'static [ErrorFormat]>, request: Requ
     let failed = response.extensions().get::<Failed>().cloned();
     if let (Some(format), Some(Failed(error))) = (format, failed) {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        *response.status_mut() = (format.status)(error.kind());
         *response.body_mut() = (format.render)(&error).into_text().into();
     }
     response
@@ -376,7 +379,7 @@ mod tests {
 
     #[test]
     fn the_longest_path_chooses_the_format() {
-        let named = |path: &'static str| ErrorFormat { path, render: error_body };
+        let named = |path: &'static str| ErrorFormat { path, render: error_body, status: ErrorKind::status };
         let formats = [named("/"), named("/v1/messages"), named("/v1")];
         let path_of = |path: &str| format_of(&formats, path).map(|format| format.path);
         assert_eq!(path_of("/v1/messages/count_tokens"), Some("/v1/messages"));

@@ -10,6 +10,7 @@ mod app;
 mod auth;
 mod batch_runner;
 mod batches;
+mod body_coding;
 mod charge;
 mod connection_memory;
 mod crypto;
@@ -44,7 +45,9 @@ pub use api::{Api, Origin, Prepared, RequestContext, generate, respond};
 pub use app::{AdapterUpdates, App, ModelNames, RequestTemplates, Settings};
 pub use batches::BatchSettings;
 pub use connection_memory::ConnectionMemory;
-pub use engine::{Engine, Events, Lease, ModelName, PooledTexts, Residence, TimeToLive, Transcripts};
+pub use engine::{
+    Engine, Events, Lease, ModelName, PooledTexts, Residence, ScoredReplies, TimeToLive, Transcripts,
+};
 pub use error::{ApiError, ErrorFormat, ErrorKind, Overflow, render as render_errors};
 pub use file_limit::raise_open_files;
 pub use keys::{Clock, KeyError, Keys};

@@ -1,4 +1,4 @@
-//! Limits on request bodies: size, time, content type, and how many bytes are held at once.
+//! Limits on request bodies: size, time, content type, coding, and how many bytes are held at once.
 //!
 //! Invariant: a limit is checked before memory is allocated for the limited data.
 
@@ -7,12 +7,13 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::HeaderMap;
-use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, EXPECT};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use multer::Multipart;
 use serde_json::Value;
 
+use crate::body_coding::{BodyCoding, decompressed};
 use crate::error::ApiError;
 use crate::room::{Place, Room};
 use crate::wire::json;
@@ -154,8 +155,12 @@ impl Bodies {
     /// A JSON body whatever its type says, for an API whose clients send none. A browser's page cannot use it for more than
     /// it may: its origin was checked.
     pub async fn untyped_json(&self, request: Request) -> Result<ReceivedBody, ApiError> {
-        check_coding(request.headers())?;
+        let coding = BodyCoding::of(request.headers())?;
         let (bytes, received) = self.receive(request).await?;
+        let (bytes, received) = match coding {
+            BodyCoding::Identity => (bytes, received),
+            BodyCoding::Zstd => self.decompressed(bytes, received).await?,
+        };
         if bytes.len() <= SMALL_BYTES {
             return Ok(ReceivedBody { bytes, received, reading: Reading::default() });
         }
@@ -168,6 +173,23 @@ impl Bodies {
         };
         let reading = self.room_to_read(reading).await?;
         Ok(ReceivedBody { bytes, received, reading })
+    }
+
+    /// A body that was compressed, with the room that it takes. It waits for that room when all of it has arrived.
+    async fn decompressed(
+        &self,
+        bytes: Bytes,
+        received: Option<Place>,
+    ) -> Result<(Bytes, Option<Place>), ApiError> {
+        // Bodies that each have a part of their room would wait for each other.
+        drop(received);
+        let most = self.limits.body_bytes;
+        let place = self.receiving.place(most).await.ok_or_else(busy)?;
+        let work = move || decompressed(&bytes, most);
+        let bytes = tokio::task::spawn_blocking(work).await;
+        let bytes = bytes.map_err(|error| ApiError::internal(error.to_string()))??;
+        let place = (bytes.len() > SMALL_BYTES).then_some(place);
+        Ok((bytes.into(), place))
     }
 
     async fn room_to_read(&self, bytes: usize) -> Result<Reading, ApiError> {
@@ -283,15 +305,6 @@ fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
         return Err(ApiError::unsupported_media("the header `content-type` must be `application/json`"));
     }
     Ok(())
-}
-
-fn check_coding(headers: &HeaderMap) -> Result<(), ApiError> {
-    match headers.get(CONTENT_ENCODING) {
-        Some(coding) if coding != "identity" => {
-            Err(ApiError::unsupported_media("the header `content-encoding` must be absent: send plain JSON"))
-        }
-        _ => Ok(()),
-    }
 }
 
 enum Read {

@@ -21,12 +21,13 @@ const HEAD: &str = "\
 [Anthropic's fields](api-messages.md) and those of [the Responses API](api-responses.md) have pages of their own.
 
 A field is honoured, or accepted because it cannot change the answer, or refused with its name and the reason. A field
-that is not listed is refused as well; on `/v1/messages`, `/v1/responses` and below `/api` it is accepted, counted in
-`omnibus_unknown_fields_total` and logged, because their clients send new ones at any time. `null` counts as absent.
+that is not listed is refused as well; on `/v1/messages`, `/v1/responses`, `/v1/systemone` and below `/api` it is accepted,
+counted in `omnibus_unknown_fields_total` and logged, because their clients send new ones at any time. `null` counts as absent.
 
 What differs from the originals:
 
-- On `/v1/messages` and `/v1/responses`, any model name is served by the loaded model, unless `--strict-model-names` is set.
+- On `/v1/messages`, `/v1/responses` and `/v1/systemone`, any model name is served by the loaded model, unless
+  `--strict-model-names` is set.
 - Models that read text only get a note in the place of a file and of an image in a tool's result; other images are refused
   by name. [Media](media.md) has what may be sent to the others.
 - `signature` of thinking and `encrypted_content` of reasoning hold the text itself, encoded and not encrypted, so that
@@ -37,7 +38,10 @@ What differs from the originals:
 - Every path that begins with `/v1` answers without it, too.
 - Below `/api`, bodies are JSON whatever their content type says, and errors are `{\"error\": TEXT}`;
   [its fields](api-ollama.md) have a page of their own.
-- `GET /v1/models` has Anthropic's shape for requests with the header `anthropic-version`.
+- `GET /v1/models` has Anthropic's shape for requests with the header `anthropic-version`; others get OpenAI's `data` and
+  TypeSafe's `models`.
+- Bodies may be compressed: `Content-Encoding: zstd`.
+- Errors of `/v1/systemone` are TypeSafe's, and an invalid request is a 422. [Decisions](decisions-api.md) have a page of their own.
 - The events of a response with `background` and `stream` are kept in memory, for the last 256 of them: `?stream=true` and
   `starting_after` read them again.
 - `GET /v1/responses` is a WebSocket: each message is `response.create` with the fields of a request, and its events are the

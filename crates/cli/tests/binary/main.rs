@@ -5,6 +5,7 @@ mod access;
 mod adapters;
 mod batch;
 mod commands;
+mod decisions;
 mod embedded_facts;
 mod folders;
 mod hub;

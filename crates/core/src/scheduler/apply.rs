@@ -78,7 +78,7 @@ impl Scheduler {
         let (found, copied) = (cached / self.settings.block_size, cached % self.settings.block_size);
         let partial = match copied {
             0 => None,
-            _ => self.kv_cache.longest_partial_hit(&sequence.cache, &sequence.tokens, found),
+            _ => self.kv_cache.longest_partial_hit(&sequence.cache, sequence.reusable_tokens(), found),
         };
         let is_planned = partial.map_or(0, |partial| partial.tokens) == copied;
         assert!(is_planned, "the planned partial hit is still cached");

@@ -52,9 +52,9 @@ impl Scheduler {
             return 0;
         };
         let (kv_cache, cache) = (&self.kv_cache, &sequence.cache);
-        let most = (sequence.tokens.len() - 1) / kv_cache.block_size();
+        let most = sequence.reusable_tokens().len() / kv_cache.block_size();
         let found = kv_cache.longest_usable_hit(cache, most);
-        let partial = kv_cache.longest_partial_hit(cache, &sequence.tokens, found);
+        let partial = kv_cache.longest_partial_hit(cache, sequence.reusable_tokens(), found);
         found * kv_cache.block_size() + partial.map_or(0, |partial| partial.tokens)
     }
 

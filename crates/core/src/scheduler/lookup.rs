@@ -40,7 +40,7 @@ impl PrefixLookups {
         kv_cache: &KvCacheManager,
     ) -> PrefixLookup {
         let block_size = kv_cache.block_size();
-        let (found, most) = (cached / block_size, (sequence.tokens.len() - 1) / block_size);
+        let (found, most) = (cached / block_size, sequence.reusable_tokens().len() / block_size);
         let first = sequence.cache.hashes.first_block_hash(&sequence.tokens);
         let salt = match first.is_some_and(|first| self.insert(first, context.salt)) {
             true => SeenSalt::Another,

@@ -106,7 +106,7 @@ impl Scheduler {
     /// expected cost of transfers decays a little.
     pub fn is_worth_restoring(&mut self, id: SequenceId, absent: &[(usize, u128, OffloadTier)]) -> bool {
         let Some(sequence) = self.sequences.get(id) else { return false };
-        let most = (sequence.tokens.len() - 1) / self.settings.block_size;
+        let most = sequence.reusable_tokens().len() / self.settings.block_size;
         let stored: BTreeSet<(usize, u128)> = absent.iter().map(|(group, hash, _)| (*group, *hash)).collect();
         let here = self.kv_cache.longest_usable_hit(&sequence.cache, most);
         let is_stored = |group, hash: BlockHash| stored.contains(&(group, hash.0));
@@ -146,7 +146,7 @@ impl Scheduler {
     /// What the prefix cache knows of a waiting sequence, and how many blocks it need not compute if they are cached.
     fn lookup(&self, id: SequenceId) -> Option<(&SequenceCache, usize)> {
         let sequence = self.sequences.get(id).filter(|sequence| sequence.phase == Phase::Waiting)?;
-        let most = (sequence.tokens.len() - 1) / self.settings.block_size;
+        let most = sequence.reusable_tokens().len() / self.settings.block_size;
         let cache = &sequence.cache;
         (most <= cache.hashes.all().len()).then_some((cache, most))
     }

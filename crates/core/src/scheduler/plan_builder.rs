@@ -209,13 +209,14 @@ impl<'a> PlanBuilder<'a> {
         }
         let kv_cache = &self.scheduler.kv_cache;
         let hashes = sequence.cache.hashes.all();
-        let most = (sequence.tokens.len() - 1) / kv_cache.block_size();
+        let most = sequence.reusable_tokens().len() / kv_cache.block_size();
         let found = kv_cache.longest_usable_hit(&sequence.cache, most);
         let found = if self.free_blocks.can_checkpoint(&hashes[..found]) { found } else { 0 };
         let start = found * kv_cache.block_size();
         let held = || kv_cache.groups().map(|(kind, _)| kind.shared_blocks(found));
         let before = self.free_blocks.clone();
-        if let Some(partial) = kv_cache.longest_partial_hit(&sequence.cache, &sequence.tokens, found) {
+        let reusable = sequence.reusable_tokens();
+        if let Some(partial) = kv_cache.longest_partial_hit(&sequence.cache, reusable, found) {
             let start = start + partial.tokens;
             self.free_blocks.attach_prefix(&hashes[..found], start);
             self.free_blocks.acquire(&partial);

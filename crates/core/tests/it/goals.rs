@@ -80,6 +80,19 @@ fn its_blocks_are_cached_for_others() {
 }
 
 #[test]
+fn it_computes_cached_positions_that_it_may_not_share() {
+    let mut scheduler = Scheduler::new(settings());
+    scheduler.submit(0, compute(12)).expect("it fits");
+    run(&mut scheduler);
+    let most = |tokens| Request { max_cached_tokens: tokens, ..compute(12) };
+    for (tokens, expected) in [(9, 9..12), (8, 8..12), (3, 3..9), (0, 0..6), (99, 11..12)] {
+        scheduler.submit(0, most(tokens)).expect("it fits");
+        let (computed, _, _) = run(&mut scheduler);
+        assert_eq!(computed.first(), Some(&expected), "at most {tokens} of its tokens are shared");
+    }
+}
+
+#[test]
 fn it_ends_alone_in_a_batch_with_answers() {
     let mut scheduler = Scheduler::new(settings());
     let answer = scheduler.submit(0, Request::new(vec![7, 8], 3)).expect("it fits");

@@ -11,8 +11,9 @@ use omnibus_text::AddSpecial;
 
 use super::active_requests::Admission;
 use super::event_stream::EventStream;
-use super::loaded_model::{LoadedModel, PoolingRun};
+use super::loaded_model::{LoadedModel, PoolingRun, ScoringRun};
 use super::pooling::PoolingRequest;
+use super::scoring::ScoringRequest;
 use crate::error::{Failure, StartError};
 use crate::info::{Health, ModelDetails, ModelInfo, ModelState, RequestInfo, SessionInfo};
 use crate::request::{Chat, Input, Request};
@@ -166,6 +167,12 @@ impl Handle {
     /// Tokenizes texts, to be pooled. Takes up to seconds of CPU for many: async callers run it on a thread that may block.
     pub fn pool(&self, pooling: PoolingRequest) -> Result<PoolingRun, Failure> {
         self.loaded()?.pool(pooling)
+    }
+
+    /// Tokenizes prompts and the replies to them, to be scored. Takes up to seconds of CPU for many: async callers run it on
+    /// a thread that may block.
+    pub fn score(&self, scoring: ScoringRequest) -> Result<ScoringRun, Failure> {
+        self.loaded()?.score(scoring)
     }
 
     /// What becomes of the hidden states of a model that is loaded.

@@ -4,6 +4,7 @@ mod adapters;
 mod pooling;
 mod queries;
 mod resolved;
+mod scoring;
 mod speech;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use omnibus_grammar::{GrammarLimits, Opening};
 use omnibus_text::AddSpecial;
 pub use pooling::PoolingRun;
 use resolved::{ModelLimits, Resolved};
+pub use scoring::ScoringRun;
 
 use super::active_requests::{ActiveRequests, Admission};
 use super::adapters::ServedAdapters;
@@ -35,7 +37,7 @@ use crate::message::{Command, CommandSender, Job, JobGrammar, JobId, Ready};
 use crate::model_source::ModelSource;
 use crate::request::{OutputMode, ReasoningPlace, Request, Sampling};
 use crate::sampler;
-use crate::settings::Settings;
+use crate::settings::{PrefixCache, Settings};
 use crate::status::EngineStatus;
 
 /// The parts of a started engine.
@@ -71,6 +73,8 @@ pub(crate) struct LoadedModel {
     processors: LogitsProcessors,
     adapters: ServedAdapters,
     dry_breakers: DryBreakers,
+    /// Whether prompts share the blocks of what they begin with.
+    shares_prefixes: bool,
 }
 
 impl Drop for LoadedModel {
@@ -131,6 +135,7 @@ impl LoadedModel {
             processors,
             adapters: ServedAdapters::new(adapters),
             dry_breakers: DryBreakers::default(),
+            shares_prefixes: settings.prefix_cache == PrefixCache::On,
         }
     }
 
@@ -330,7 +335,9 @@ impl LoadedModel {
             xtc_kept,
             dry_breakers,
             logprobs: request.logprobs,
+            logprob_token_ids: request.logprob_token_ids.clone(),
             prompt_logprobs: request.prompt_logprobs,
+            logprob_start: request.logprob_start,
             alignment: request.alignment.clone(),
             hidden: request.hidden,
             token_logits: request.token_logits.clone(),
@@ -355,6 +362,7 @@ fn scheduled(request: &Request, prompt: Vec<u32>, goal: Goal) -> core::Request {
         // Half is enough: the server chooses the tenants' names.
         tenant: digest(&[b"tenant", request.tenant.as_bytes()]) as u64,
         session: request.session_id.as_deref().map(|id| SessionNames::number(&request.tenant, id)),
+        max_cached_tokens: max_cached_tokens(request),
         ..core::Request::with_goal(prompt, goal)
     }
 }
@@ -367,11 +375,20 @@ fn goal(max_new_tokens: usize) -> Goal {
     }
 }
 
-/// Requests of equal tenant and salt share blocks. A request with prompt log-probabilities, an alignment or all
-/// hidden states shares none, because cached blocks have none of these.
+/// Most tokens of a prompt whose blocks a request may share: those before the ones that it reports something of.
+fn max_cached_tokens(request: &Request) -> usize {
+    match request.prompt_logprobs {
+        Some(_) => request.logprob_start.saturating_sub(1),
+        None => usize::MAX,
+    }
+}
+
+/// Requests of equal tenant and salt share blocks. A request with log-probabilities of its whole prompt, an alignment or
+/// all hidden states shares none, because cached blocks have none of these.
 fn salt(request: &Request, id: JobId) -> u128 {
     let reports_all = request.hidden == Some(HiddenPositions::All);
-    if request.prompt_logprobs.is_some() || request.alignment.is_some() || reports_all {
+    let scores_all = request.prompt_logprobs.is_some() && request.logprob_start == 0;
+    if scores_all || request.alignment.is_some() || reports_all {
         return digest(&[b"unshared", &id.0.to_le_bytes()]);
     }
     shared_salt(request)

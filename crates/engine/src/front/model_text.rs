@@ -372,6 +372,32 @@ impl ModelText {
         })
     }
 
+    /// How many tokens of a prompt cache file stand before each prompt.
+    pub(crate) fn prefix_tokens(&self) -> usize {
+        self.prefix.len()
+    }
+
+    /// The text of a conversation's prompt, behind a prompt cache file, whose reply is an answer without reasoning. Fails
+    /// where the chat template begins a reply with reasoning all the same.
+    pub(crate) fn answer_prompt(&self, chat: &Chat) -> Result<String, Failure> {
+        let text = if self.prefix.is_empty() { self.render(chat)? } else { self.render_rest(chat)? };
+        let Some(format) = self.formats.reasoning() else { return Ok(text) };
+        if format.begins_inside(&text) {
+            let message =
+                "this model's chat template begins every reply with reasoning, which cannot be switched off";
+            return Err(Failure::bad_request("messages", message));
+        }
+        match format.answer_opening() {
+            opening if opening == format.closing || text.ends_with(opening) => Ok(text),
+            opening => Ok(text + opening),
+        }
+    }
+
+    /// The tokens of a rendered prompt. `most`: as in [`Self::prompt`].
+    pub(crate) fn encode_prompt(&self, text: &str, most: usize) -> Result<Vec<u32>, Failure> {
+        self.encode_within(text, AddSpecial::No, most)
+    }
+
     /// The conversation as the chat template renders it.
     pub(crate) fn render(&self, chat: &Chat) -> Result<String, Failure> {
         let render = |generation_prompt| self.render_messages(chat, &chat.messages, generation_prompt);

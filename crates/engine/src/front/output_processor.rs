@@ -47,7 +47,7 @@ enum PromptLogprobs {
     NotRequested,
     /// None yet. The first token, which has none, is sent with the start.
     Pending { first: u32 },
-    /// Log-probabilities of this many tokens were sent.
+    /// Log-probabilities of the tokens up to this one were sent, or not requested.
     Sent(usize),
 }
 
@@ -75,6 +75,7 @@ impl RequestOutput {
             stop_tokens: job.stop_tokens.clone(),
             with_tokens: request.logprobs.is_some() || request.tokens == ReportedTokens::Always,
             prompt_logprobs: match (request.prompt_logprobs, prompt.first()) {
+                (Some(_), _) if request.logprob_start > 0 => PromptLogprobs::Sent(request.logprob_start),
                 (Some(_), Some(first)) => PromptLogprobs::Pending { first: *first },
                 _ => PromptLogprobs::NotRequested,
             },

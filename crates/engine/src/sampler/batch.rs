@@ -29,6 +29,8 @@ pub(super) struct SamplingBatch {
     choice: Choice,
     xtc: Option<XtcParameters>,
     logprobs: Vec<Option<usize>>,
+    /// Tokens of each row whose log-probabilities are reported.
+    logprob_token_ids: Vec<Vec<u32>>,
     /// The rows' adjustments, and the versions that they are from.
     adjustments: Option<(Vec<u64>, Option<AdjustmentArrays>)>,
 }
@@ -140,6 +142,11 @@ impl SamplingBatch {
                 .iter()
                 .map(|row| states.get(&row.sequence).and_then(|state| state.logprobs))
                 .collect(),
+            logprob_token_ids: rows
+                .iter()
+                .map(|row| states.get(&row.sequence).map(|state| state.logprob_token_ids.clone()))
+                .map(Option::unwrap_or_default)
+                .collect(),
             adjustments: None,
         })
     }
@@ -172,7 +179,8 @@ impl SamplingBatch {
         let invalid = logits.sum(&[-1])?.is_nan()?.astype(Dtype::I32)?;
         let report = mlx::stack(&[&tokens, &invalid], 0)?;
         let most = self.logprobs.iter().flatten().max();
-        let logprobs = most.map(|top| PendingLogprobs::new(logits, &tokens, *top)).transpose()?;
+        let named = self.logprob_token_ids.as_slice();
+        let logprobs = most.map(|top| PendingLogprobs::new(logits, &tokens, *top, named)).transpose()?;
         let failed = |row: &SampleRow| states.get(&row.sequence).is_some_and(|state| state.failed);
         Ok(PendingSample {
             tokens,
@@ -180,6 +188,7 @@ impl SamplingBatch {
             failed: rows.iter().map(failed).collect(),
             logprobs,
             requested: self.logprobs.clone(),
+            named: self.logprob_token_ids.clone(),
         })
     }
 

@@ -9,6 +9,8 @@ pub(crate) struct PendingLogprobs {
     chosen: Array,
     /// `[n, top]` i32 and f32, unsorted; `None` when not requested.
     top: Option<(Array, Array)>,
+    /// `[n, most]` f32: of the tokens that rows name. Rows that name fewer are filled up. `None` when no row names any.
+    named: Option<Array>,
 }
 
 /// One row's log-probabilities.
@@ -18,11 +20,13 @@ pub(crate) struct TokenScore {
     pub(crate) logprob: Option<f32>,
     /// The most likely tokens, best first.
     pub(crate) top: Vec<(u32, f32)>,
+    /// Log-probabilities of the tokens that the row names, in their order.
+    pub(crate) named: Vec<f32>,
 }
 
 impl PendingLogprobs {
-    /// `logits`: `[n, vocab]` f32; `tokens`: `[n]` i32; the `top` most likely ones besides.
-    pub(crate) fn new(logits: &Array, tokens: &Array, top: usize) -> mlx::Result<Self> {
+    /// `logits`: `[n, vocab]` f32; `tokens`: `[n]` i32; the `top` most likely ones besides, and those that each row names.
+    pub(crate) fn new(logits: &Array, tokens: &Array, top: usize, named: &[Vec<u32>]) -> mlx::Result<Self> {
         let [rows, vocab] = logits.dims()?;
         let norm = logits.logsumexp(&[-1])?.expand_dims(&[-1])?;
         let (all, first) = (logits.reshape(&[-1])?, Array::arange(0..rows, Dtype::I32)? * vocab);
@@ -38,13 +42,17 @@ impl PendingLogprobs {
             let scores = of(&most_likely)? - &norm;
             Some((most_likely, scores))
         };
-        Ok(Self { chosen, top })
+        let named = match padded(named) {
+            (_, 0) => None,
+            (tokens, most) => Some(of(&Array::from_slice(&tokens, &[rows, most])?)? - &norm),
+        };
+        Ok(Self { chosen, top, named })
     }
 
     /// What must be evaluated before [`PendingLogprobs::read`].
     pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
         let top = self.top.iter().flat_map(|(tokens, scores)| [tokens, scores]);
-        std::iter::once(&self.chosen).chain(top)
+        std::iter::once(&self.chosen).chain(top).chain(&self.named)
     }
 
     /// Waits, and returns each row's log-probabilities.
@@ -52,7 +60,7 @@ impl PendingLogprobs {
         let chosen = self.chosen.to_vec::<f32>()?;
         let mut scores: Vec<TokenScore> = chosen
             .into_iter()
-            .map(|logprob| TokenScore { logprob: Some(logprob), top: Vec::new() })
+            .map(|logprob| TokenScore { logprob: Some(logprob), ..TokenScore::default() })
             .collect();
         if let Some((tokens, logprobs)) = &self.top {
             let width = tokens.shape().last().copied().unwrap_or(1).max(1) as usize;
@@ -65,6 +73,22 @@ impl PendingLogprobs {
                 score.top.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
             }
         }
+        if let Some(named) = &self.named {
+            let width = named.shape().last().copied().unwrap_or(1).max(1) as usize;
+            for (score, logprobs) in scores.iter_mut().zip(named.to_vec::<f32>()?.chunks(width)) {
+                score.named = logprobs.to_vec();
+            }
+        }
         Ok(scores)
     }
+}
+
+/// The tokens of all rows, each row filled up to the length of the longest, and that length.
+fn padded(rows: &[Vec<u32>]) -> (Vec<i32>, i32) {
+    let most = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let row = |row: &Vec<u32>| {
+        let tokens: Vec<u32> = row.iter().copied().chain(std::iter::repeat(0)).take(most).collect();
+        tokens
+    };
+    (rows.iter().flat_map(row).map(|token| token as i32).collect(), most as i32)
 }

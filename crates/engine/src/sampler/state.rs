@@ -35,6 +35,8 @@ pub(crate) struct NewSequence {
     pub(crate) sampling: Sampling,
     /// As in [`crate::Request::logprobs`].
     pub(crate) logprobs: Option<usize>,
+    /// As in [`crate::Request::logprob_token_ids`].
+    pub(crate) logprob_token_ids: Vec<u32>,
     /// Its prompt and the answer so far.
     pub(crate) tokens: Vec<u32>,
     /// Tokens of the prompt.
@@ -79,6 +81,7 @@ pub(super) struct SequenceState {
     sequence: SequenceId,
     pub(super) sampling: Sampling,
     pub(super) logprobs: Option<usize>,
+    pub(super) logprob_token_ids: Vec<u32>,
     pub(super) adjustments: LogitAdjustments,
     pub(super) late_stops: LateStops,
     pub(super) xtc_kept: Vec<u32>,
@@ -104,6 +107,7 @@ impl SequenceState {
             sequence,
             sampling,
             logprobs,
+            logprob_token_ids: new.logprob_token_ids.clone(),
             adjustments,
             late_stops,
             xtc_kept,

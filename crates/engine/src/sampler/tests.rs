@@ -23,6 +23,7 @@ fn new_sequence(id: usize, sampling: &Sampling) -> NewSequence {
         sequence,
         sampling,
         logprobs: None,
+        logprob_token_ids: Vec::new(),
         tokens: Vec::new(),
         prompt: 0,
         late_stops: LateStops::default(),
@@ -188,6 +189,27 @@ fn a_sequence_with_a_failed_update_fails_alone() {
     state.update(|_| std::panic::resume_unwind(Box::new("injected")));
     let sampled = sample(&mut sampler, &logits(2), &[row(0, 0), row(1, 0)]);
     assert_eq!((token(&sampled[0]), token(&sampled[1])), (None, Some(1)));
+}
+
+#[test]
+fn named_tokens_are_scored_beside_the_most_likely_ones() {
+    let named = |id: usize, tokens: &[u32], logprobs| NewSequence {
+        logprobs,
+        logprob_token_ids: tokens.to_vec(),
+        ..new_sequence(id, &Sampling::greedy())
+    };
+    let sequences = vec![named(0, &[4, 1, 4], Some(0)), named(1, &[], Some(0)), named(2, &[0, 1], Some(1))];
+    let mut sampler = sampler(sequences);
+    let sampled = sample(&mut sampler, &logits(3), &[row(0, 0), row(1, 0), row(2, 0)]);
+    let all = {
+        let mut sampler = self::sampler(vec![named(0, &[], Some(5))]);
+        sample(&mut sampler, &logits(1), &[row(0, 0)]).remove(0).unwrap().top
+    };
+    let of = |token: u32| *all.iter().find(|(listed, _)| *listed == token).unwrap();
+    let top = |row: usize| sampled[row].as_ref().unwrap().top.clone();
+    assert_eq!(top(0), [of(4), of(1)], "a token that is named twice is listed once");
+    assert_eq!(top(1), []);
+    assert_eq!(top(2), [of(1), of(0)], "the most likely one first");
 }
 
 #[test]

@@ -355,6 +355,7 @@ impl EngineLoop {
                     sequence: work.sequence,
                     sampling: active.job.sampling.clone(),
                     logprobs: active.job.logprobs,
+                    logprob_token_ids: active.job.logprob_token_ids.clone(),
                     tokens: self.scheduler.tokens(work.sequence).to_vec(),
                     prompt: active.job.prompt,
                     late_stops: LateStops::of(&active.job),
@@ -365,6 +366,7 @@ impl EngineLoop {
             let request = RequestRows {
                 prompt: active.job.prompt,
                 prompt_logprobs: active.job.prompt_logprobs,
+                logprob_start: active.job.logprob_start,
                 hidden: active.job.hidden,
                 token_logits: &active.job.token_logits,
                 adapter: active.job.request.adapter,

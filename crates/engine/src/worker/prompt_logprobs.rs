@@ -23,7 +23,7 @@ impl PromptLogprobs {
         let (start, count) = (rows.logits as i32, rows.next.len() as i32);
         let logits = logits.slice(&[start, 0], &[start + count, vocab])?;
         let next: Vec<i32> = rows.next.iter().map(|token| *token as i32).collect();
-        let logprobs = PendingLogprobs::new(&logits, &Array::from_slice(&next, &[count])?, rows.top)?;
+        let logprobs = PendingLogprobs::new(&logits, &Array::from_slice(&next, &[count])?, rows.top, &[])?;
         Ok(Self {
             sequence: rows.sequence,
             first: rows.first,

@@ -148,6 +148,8 @@ pub(super) struct RequestRows<'a> {
     /// Tokens of the prompt.
     pub(super) prompt: usize,
     pub(super) prompt_logprobs: Option<usize>,
+    /// The first token whose log-probability is reported.
+    pub(super) logprob_start: usize,
     pub(super) hidden: Option<HiddenPositions>,
     pub(super) token_logits: &'a [u32],
     /// As in [`omnibus_core::Request::adapter`].
@@ -278,7 +280,7 @@ impl StepInput {
 
     fn push_prompt_rows(&mut self, work: &ScheduledSequence, known: &[u32], request: RequestRows<'_>) {
         let Some(top) = request.prompt_logprobs else { return };
-        let start = work.positions.start;
+        let start = work.positions.start.max(request.logprob_start.saturating_sub(1));
         let end = work.positions.end.min(request.prompt.saturating_sub(1));
         let Some(next) = known.get(start + 1..end + 1).filter(|next| !next.is_empty()) else { return };
         let first_row = self.segments.last().map_or(0, |segment| segment.first);
@@ -289,6 +291,7 @@ impl StepInput {
             next: next.to_vec(),
             top,
         });
-        self.logits_at.extend((0..end - start).map(|row| first_row + row));
+        let before = start - work.positions.start;
+        self.logits_at.extend((before..before + end - start).map(|row| first_row + row));
     }
 }

@@ -156,6 +156,7 @@ fn sample(runner: &ModelRunner, sequences: usize) -> mlx::Result<()> {
             sequence: SequenceId(id as u64),
             sampling: sampling.clone(),
             logprobs: None,
+            logprob_token_ids: Vec::new(),
             tokens: Vec::new(),
             prompt: 0,
             late_stops: LateStops::default(),

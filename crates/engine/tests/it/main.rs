@@ -15,6 +15,7 @@ mod prompt_files;
 mod recurrent;
 mod sampling;
 mod schemas;
+mod scoring;
 mod serving;
 mod speculation;
 mod structured;

@@ -140,6 +140,31 @@ fn the_greedy_token_is_the_most_likely() {
     assert!(prompt[1..].iter().all(|token| token.logprob.is_some() && token.top.len() == 1));
 }
 
+#[test]
+fn named_tokens_have_their_log_probabilities_at_each_place() {
+    let engine = engine(Settings::default());
+    let request = |logprobs, named: &[u32]| Request {
+        logprobs,
+        logprob_token_ids: named.to_vec(),
+        ..complete("a", "The bus", 4)
+    };
+    let (all, named) = (run(&engine, request(Some(20), &[])), run(&engine, request(Some(0), &[7, 300])));
+    for (all, named) in drawn(&all).iter().zip(drawn(&named)) {
+        assert_eq!(named.top.iter().map(|one| one.id).collect::<Vec<_>>(), [7, 300]);
+        assert!(named.top.iter().all(|one| one.logprob < 0.0));
+        for one in named.top.iter().filter(|one| all.top.iter().any(|other| other.id == one.id)) {
+            assert!(all.top.contains(one), "{one:?}");
+        }
+    }
+    let refused = |request: Request| match engine.submit(request) {
+        Err(Failure::BadRequest { field, .. }) => field,
+        other => panic!("{:?}", other.map(|_| ())),
+    };
+    assert_eq!(refused(request(Some(0), &[1_000_000])), "logprob_token_ids");
+    assert_eq!(refused(request(None, &[7])), "logprob_token_ids");
+    assert_eq!(refused(request(Some(0), &[7; 129])), "logprob_token_ids");
+}
+
 /// Each is the log-softmax of the logits that the model has after the prompt.
 #[test]
 fn logprobs_are_the_log_softmax_of_the_logits() {

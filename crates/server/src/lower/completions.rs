@@ -10,7 +10,8 @@ pub const MAX_TOKENS_DEFAULT: usize = 16;
 
 /// The engine requests of a completions request.
 pub fn lower(wire: CompletionRequest, caller: &Caller) -> GenerationBatch {
-    let CompletionRequest { generation: shared, prompts, echo, logprobs, suffix, best_of } = wire;
+    let CompletionRequest { generation: shared, prompts, echo, logprobs, logprob_token_ids, suffix, best_of } =
+        wire;
     let count = best_of.unwrap_or(shared.n);
     let input = |prompt: Prompt| match (prompt, &suffix) {
         (Prompt::Text(prefix), Some(suffix)) => {
@@ -22,6 +23,7 @@ pub fn lower(wire: CompletionRequest, caller: &Caller) -> GenerationBatch {
         max_new_tokens: Some(shared.max_tokens.unwrap_or(MAX_TOKENS_DEFAULT)),
         // The best ones are found by them.
         logprobs: logprobs.or((count > shared.n).then_some(0)),
+        logprob_token_ids: logprob_token_ids.clone(),
         prompt_logprobs: logprobs.filter(|_| echo == Echo::Include).or(shared.prompt_logprobs),
         ..generation::lower(&shared, input(prompt), caller)
     };

@@ -5,6 +5,7 @@
 pub mod chat;
 pub mod completions;
 mod custom_tool;
+pub mod decisions;
 pub mod expand;
 mod generation;
 pub mod infill;

@@ -6,12 +6,12 @@ use std::time::Duration;
 use futures::future::{BoxFuture, join_all};
 use omnibus_engine::{
     AddSpecial, Admission, Chat, Failure, Health, Input, ModelInfo, Pooler, PoolingRequest, Request,
-    RequestInfo, SessionInfo, Stats, Transcription,
+    RequestInfo, ScoringRequest, SessionInfo, Stats, Transcription,
 };
 use omnibus_pool::Policy;
 
 use super::ModelPool;
-use crate::engine::{Engine, Events, Lease, ModelName, PooledTexts, Residence, TimeToLive, Transcripts};
+use crate::engine::{Engine, Events, Lease, ModelName, PooledTexts, Residence, ScoredReplies, TimeToLive, Transcripts};
 
 impl Engine for ModelPool {
     fn models(&self) -> Vec<ModelInfo> {
@@ -59,6 +59,10 @@ impl Engine for ModelPool {
 
     fn pool(&self, pooling: PoolingRequest) -> Result<PooledTexts, Failure> {
         Engine::pool(&self.handle(pooling.request.model.as_deref())?, pooling)
+    }
+
+    fn score(&self, scoring: ScoringRequest) -> Result<ScoredReplies, Failure> {
+        Engine::score(&self.handle(scoring.request.model.as_deref())?, scoring)
     }
 
     fn pooler(&self, model: ModelName<'_>) -> Result<Pooler, Failure> {

@@ -1,10 +1,11 @@
 //! Responses, made from [events](Event). Start at [`Framer`]; [`reply()`] sends what a framer makes.
 //!
-//! Invariant: nothing here but `openai`, `anthropic`, `responses` and `ollama` knows an API's format. An API is a wire module, a lowering and a framer.
+//! Invariant: nothing here but `openai`, `anthropic`, `responses`, `ollama` and `decisions` knows an API's format. An API is a wire module, a lowering and a framer.
 
 pub mod anthropic;
 mod completion;
 mod custom_input;
+pub mod decisions;
 mod event;
 mod frame;
 mod merge;

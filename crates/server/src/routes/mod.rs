@@ -6,6 +6,7 @@ mod audio;
 mod batches;
 mod chat;
 mod completions;
+mod decisions;
 mod files;
 mod infill;
 mod listed;
@@ -31,20 +32,33 @@ use axum::{Extension, Router};
 
 use crate::app::App;
 use crate::auth::{Authentication, LimitHeaders};
-use crate::error::{ApiError, ErrorFormat};
+use crate::error::{ApiError, ErrorFormat, ErrorKind};
 use crate::openapi::Operation;
-use crate::response::{self, anthropic, openai};
+use crate::response::{self, JsonBody, anthropic, openai};
 use crate::{access, auth, error, metrics, openapi, records, request_id, traces};
 use status::OpenApiDocument;
 pub use table::ROUTES;
 
 /// The error format of each API, by the path of its routes.
 pub const ERROR_FORMATS: &[ErrorFormat] = &[
-    ErrorFormat { path: "/", render: openai::error_body },
-    ErrorFormat { path: "/v1/messages", render: anthropic::error_body },
-    ErrorFormat { path: "/messages", render: anthropic::error_body },
-    ErrorFormat { path: "/api/", render: response::ollama::error_body },
+    error_format("/", openai::error_body),
+    error_format("/v1/messages", anthropic::error_body),
+    error_format("/messages", anthropic::error_body),
+    error_format("/api/", response::ollama::error_body),
+    ErrorFormat { path: "/v1/systemone", ..SYSTEM_ONE_ERRORS },
+    SYSTEM_ONE_ERRORS,
 ];
+
+const SYSTEM_ONE_ERRORS: ErrorFormat = ErrorFormat {
+    path: "/systemone",
+    render: response::decisions::systemone::error_body,
+    status: response::decisions::systemone::status,
+};
+
+/// A format with the usual statuses.
+const fn error_format(path: &'static str, render: fn(&ApiError) -> JsonBody) -> ErrorFormat {
+    ErrorFormat { path, render, status: ErrorKind::status }
+}
 
 /// The headers with what is left of a key's limits, by the path of the routes.
 const LIMIT_HEADERS: &[LimitHeaders] = &[

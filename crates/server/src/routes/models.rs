@@ -1,4 +1,4 @@
-//! `GET /v1/models` and `GET /v1/models/{id}`, in OpenAI's shape, and in Anthropic's for its clients.
+//! `GET /v1/models` and `GET /v1/models/{id}`, in OpenAI's shape and TypeSafe's, and in Anthropic's for its clients.
 
 pub mod load;
 
@@ -18,7 +18,7 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::keys::Key;
 use crate::wire::anthropic::models as anthropic;
-use crate::wire::models::{Model, ModelList, ModelMemory, ModelStatus};
+use crate::wire::models::{DecisionModel, Model, ModelList, ModelMemory, ModelStatus};
 
 /// The header that Anthropic's clients send with every request.
 const ANTHROPIC: &str = "anthropic-version";
@@ -47,7 +47,8 @@ pub async fn list(
     };
     let data: Vec<Model> = usable(&app, &key).into_iter().flat_map(named).collect();
     if !headers.contains_key(ANTHROPIC) {
-        return Ok(Json(ModelList { object: "list", data }).into_response());
+        let models = data.iter().map(of_typesafe).collect();
+        return Ok(Json(ModelList { object: "list", data, models }).into_response());
     }
     let Query(page) = page.map_err(|error| ApiError::invalid("limit", error.body_text()))?;
     Ok(Json(paged(data, &page)).into_response())
@@ -75,13 +76,25 @@ fn paged(models: Vec<Model>, page: &Page) -> anthropic::ModelPage {
     anthropic::ModelPage { has_more: rest.len() > data.len(), data, first_id, last_id }
 }
 
-fn of_anthropic(model: &Model) -> anthropic::Model {
+fn created(model: &Model) -> Timestamp {
     let created = i64::try_from(model.created).ok().and_then(|at| Timestamp::from_second(at).ok());
+    created.unwrap_or_default()
+}
+
+fn of_typesafe(model: &Model) -> DecisionModel {
+    DecisionModel {
+        name: model.id.clone(),
+        description: model.architecture.clone().unwrap_or_else(|| "not loaded".to_owned()),
+        release_date: created(model).strftime("%Y-%m-%d").to_string(),
+    }
+}
+
+fn of_anthropic(model: &Model) -> anthropic::Model {
     anthropic::Model {
         kind: "model",
         id: model.id.clone(),
         display_name: model.id.clone(),
-        created_at: created.unwrap_or_default().to_string(),
+        created_at: created(model).to_string(),
         lifecycle: "active",
         max_input_tokens: model.max_model_len,
         max_tokens: model.max_model_len,

@@ -6,8 +6,8 @@ use axum::routing;
 
 use super::responses::conversations;
 use super::{
-    adapters, apply_template, audio, batches, chat, completions, files, infill, messages, models, ollama,
-    pooling, requests, responses, sessions, status, stream, tokenize, usage,
+    adapters, apply_template, audio, batches, chat, completions, decisions, files, infill, messages, models,
+    ollama, pooling, requests, responses, sessions, status, stream, tokenize, usage,
 };
 use crate::api::generate;
 use crate::openapi::{Body, Operation, Reply, Unknown, delete, get, post};
@@ -107,6 +107,26 @@ pub const ROUTES: &[Operation] = &[
             unknown: Unknown::Refused,
         },
         || routing::post(pooling::classify::pooling),
+    ),
+    post(
+        "/v1/systemone",
+        "TypeSafe's decisions: questions about a state, each with the answers that it may have",
+        Body::Fields {
+            tables: &[wire::decisions::systemone::FIELDS],
+            required: &["state", "questions"],
+            unknown: Unknown::Tolerated,
+        },
+        || routing::post(decisions::systemone::answer),
+    ),
+    post(
+        "/v1/decisions",
+        "OpenAI's decisions",
+        Body::Fields {
+            tables: &[wire::decisions::openai::FIELDS],
+            required: &["input", "questions"],
+            unknown: Unknown::Refused,
+        },
+        || routing::post(decisions::openai::answer),
     ),
     post(
         "/v1/messages",

@@ -1,5 +1,6 @@
 //! `POST /v1/completions`: OpenAI's fields and our extensions.
 
+use omnibus_engine::LOGPROB_TOKEN_IDS_MAX;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -19,6 +20,10 @@ pub const FIELDS: &[Field] = &[
     honoured(
         "logprobs",
         "how many of the most likely tokens to report, at most 20, besides the token itself",
+    ),
+    honoured(
+        "logprob_token_ids",
+        "at most 128 tokens whose log-probabilities are in `top_logprobs` of each generated token, besides the most likely ones; sets `logprobs` to 0 when that is absent",
     ),
     honoured(
         "best_of",
@@ -46,6 +51,8 @@ pub struct CompletionRequest {
     pub echo: Echo,
     /// How many alternatives to report per token; `None` reports no log-probabilities.
     pub logprobs: Option<usize>,
+    /// Tokens whose log-probabilities are reported at each generated token.
+    pub logprob_token_ids: Vec<u32>,
     /// What comes after the completion.
     pub suffix: Option<String>,
     /// How many completions are generated for each prompt, if more than are returned.
@@ -82,11 +89,14 @@ impl CompletionRequest {
         if suffix.is_some() && prompts.iter().any(|prompt| matches!(prompt, Prompt::Tokens(_))) {
             return Err(ApiError::invalid("suffix", "`suffix` needs a `prompt` of text"));
         }
+        let logprob_token_ids = logprob_token_ids(&mut fields)?;
+        let named = (!logprob_token_ids.is_empty()).then_some(0);
         let request = Self {
             generation: Generation::read(&mut fields)?,
             prompts,
             echo: if fields.flag("echo")?.unwrap_or(false) { Echo::Include } else { Echo::Omit },
-            logprobs: fields.count("logprobs", (0, super::logprobs::TOP_MAX))?,
+            logprobs: fields.count("logprobs", (0, super::logprobs::TOP_MAX))?.or(named),
+            logprob_token_ids,
             suffix,
             best_of: fields.count("best_of", (1, generation::N_MAX))?,
         };
@@ -94,6 +104,16 @@ impl CompletionRequest {
         check_choices(&request)?;
         Ok(request)
     }
+}
+
+fn logprob_token_ids(fields: &mut Fields) -> Result<Vec<u32>, ApiError> {
+    let at = "logprob_token_ids";
+    let list = fields.list(at)?.unwrap_or_default();
+    if list.len() > LOGPROB_TOKEN_IDS_MAX {
+        let message = format!("`{at}` must have at most {LOGPROB_TOKEN_IDS_MAX} entries");
+        return Err(ApiError::invalid(at, message));
+    }
+    token_ids(at, &list)
 }
 
 fn check_choices(request: &CompletionRequest) -> Result<(), ApiError> {

@@ -10,6 +10,7 @@ pub mod chat;
 pub mod chat_thinking;
 pub mod client_tools;
 pub mod completions;
+pub mod decisions;
 pub mod error;
 pub mod fields;
 pub mod files;

@@ -18,6 +18,19 @@ pub struct ModelList {
     pub object: &'static str,
     /// One entry per served name.
     pub data: Vec<Model>,
+    /// Again, in TypeSafe's shape.
+    pub models: Vec<DecisionModel>,
+}
+
+/// One model in TypeSafe's shape.
+#[derive(Debug, Clone, Serialize)]
+pub struct DecisionModel {
+    /// The served name.
+    pub name: String,
+    /// Its architecture, once it is loaded.
+    pub description: String,
+    /// The day on which it was loaded, as in `2026-11-28`.
+    pub release_date: String,
 }
 
 /// One model.

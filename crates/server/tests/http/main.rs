@@ -9,6 +9,7 @@ mod compaction;
 mod connections;
 mod conversations;
 mod custom_calls;
+mod decisions;
 mod hostile_agents;
 mod item_references;
 mod keys;

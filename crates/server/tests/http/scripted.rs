@@ -12,9 +12,10 @@ use futures::{FutureExt, Stream, StreamExt, stream};
 use omnibus_engine::{
     AddSpecial, Admission, Candidate, Capabilities, Class, Delta, Event, Failure, FinishReason, Health,
     Input, Message, ModelDetails, ModelInfo, ModelState, Pooled, Pooler, PoolingRequest, Request,
-    RequestInfo, RequestState, SchedulerStats, SessionInfo, Stats, TokenInfo, Transcription, Usage,
+    RequestInfo, RequestState, SchedulerStats, Scoring, ScoringRequest, SessionInfo, Stats, TokenInfo,
+    Transcription, Usage,
 };
-use omnibus_server::{Engine, Events, ModelName, PooledTexts, Transcripts};
+use omnibus_server::{Engine, Events, ModelName, PooledTexts, ScoredReplies, Transcripts};
 use tokio::sync::watch;
 
 pub const VOCAB: u32 = 1000;
@@ -296,6 +297,27 @@ impl Engine for ScriptedEngine {
         let pooled = |number: usize| Pooled { numbers: vec![number as f32, 1.0], tokens: 3, cut_from: None };
         let pooled: Vec<Pooled> = (0..pooling.inputs.len()).map(pooled).collect();
         Ok(Box::pin(async move { Ok(pooled) }))
+    }
+
+    /// Each reply is half as likely as the one before it. A prompt that begins with `long` is too long.
+    fn score(&self, scoring: ScoringRequest) -> Result<ScoredReplies, Failure> {
+        self.check_model(scoring.request.model.as_deref())?;
+        let mut logprobs = Vec::new();
+        for prompt in &scoring.prompts {
+            let text = words(&Input::Chat(prompt.chat.clone()));
+            if text.starts_with("long") {
+                return Err(Failure::TooLong { prompt_tokens: 9, completion_tokens: 1, limit: 8 });
+            }
+            if text.starts_with("busy") {
+                return Err(Failure::Busy { retry_after_s: 3 });
+            }
+            if text.starts_with("merged") {
+                return Err(Failure::bad_request(&prompt.field, "no tokens of its own"));
+            }
+            logprobs.push((0..prompt.replies.len()).map(|reply| -0.8 - reply as f64 * 2f64.ln()).collect());
+        }
+        let scoring = Scoring { logprobs, prompt_tokens: 30, cached_tokens: 20 };
+        Ok(Box::pin(async move { Ok(scoring) }))
     }
 
     fn pooler(&self, model: ModelName<'_>) -> Result<Pooler, Failure> {

@@ -61,7 +61,8 @@ impl ModelLimits {
     pub(super) fn check_tokens(self, request: &Request) -> Result<(), Failure> {
         let biased = request.sampling.logit_bias.keys().map(|token| ("logit_bias", *token));
         let reported = request.token_logits.iter().map(|token| ("token_logits", *token));
-        match biased.chain(reported).find(|(_, token)| *token as usize >= self.vocab_size) {
+        let scored = request.logprob_token_ids.iter().map(|token| ("logprob_token_ids", *token));
+        match biased.chain(reported).chain(scored).find(|(_, token)| *token as usize >= self.vocab_size) {
             None => Ok(()),
             Some((field, token)) => {
                 Err(Failure::bad_request(field, format!("{token} is not a token of this model")))

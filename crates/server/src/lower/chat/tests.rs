@@ -191,7 +191,9 @@ fn every_field_reaches_the_engine() {
             logprobs: Some(
                 4,
             ),
+            logprob_token_ids: [],
             prompt_logprobs: None,
+            logprob_start: 0,
             alignment: None,
             hidden: None,
             token_logits: [],

@@ -12,7 +12,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
-use omnibus_engine::{Class, Pooled, Pooler, PoolingRequest, RequestOrigin, Task};
+use omnibus_engine::{
+    Class, Pooled, Pooler, PoolingRequest, RequestOrigin, Scoring, ScoringRequest, Task,
+};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -30,7 +32,7 @@ const TRUNCATED: HeaderName = HeaderName::from_static("x-omnibus-truncated");
 /// Most texts that the header names.
 const NAMED_MAX: usize = 256;
 
-/// A request whose texts are pooled.
+/// A request whose texts are pooled, or whose replies are scored.
 pub(super) struct PoolingCall {
     app: Arc<App>,
     key: Arc<Key>,
@@ -53,11 +55,30 @@ impl PoolingCall {
         request: axum::extract::Request,
         api: (&'static str, &str),
     ) -> Result<(Self, Value), ApiError> {
+        Self::open_named(app, request, api, |_, name| name).await
+    }
+
+    /// Reads a request's body, and begins a call, where clients choose names of their own.
+    pub(super) async fn open_any(
+        app: Arc<App>,
+        request: axum::extract::Request,
+        api: (&'static str, &str),
+    ) -> Result<(Self, Value), ApiError> {
+        Self::open_named(app, request, api, |app, name| app.served(name)).await
+    }
+
+    /// Begins a call of the model that a body's name means.
+    async fn open_named(
+        app: Arc<App>,
+        request: axum::extract::Request,
+        api: (&'static str, &str),
+        served: impl for<'a> FnOnce(&App, ModelName<'a>) -> ModelName<'a>,
+    ) -> Result<(Self, Value), ApiError> {
         let origin = Origin::of(&request);
         let body = app.bodies.json(request).await?;
         let (body, reading) = blocking(move || body.parse()).await?;
-        let model = body.get("model").and_then(Value::as_str);
-        let call = Self::new(app, origin, api, model).await?;
+        let model = served(&app, body.get("model").and_then(Value::as_str));
+        let call = Self::new(Arc::clone(&app), origin, api, model).await?;
         Ok((Self { _reading: Some(reading), ..call }, body))
     }
 
@@ -109,20 +130,57 @@ impl PoolingCall {
     /// Pools texts, charges the key for them, and counts the request.
     pub(super) async fn pool(&self, mut pooling: PoolingRequest) -> Result<Vec<Pooled>, ApiError> {
         pooling.request.class = self.class;
-        pooling.request.origin = RequestOrigin {
+        pooling.request.origin = self.origin();
+        let app = Arc::clone(&self.app);
+        let pooled = blocking(move || app.engine.pool(pooling).map_err(ApiError::from)).await?.await;
+        let pooled = pooled.map_err(ApiError::from)?;
+        self.end(pooled.iter().map(|text| text.tokens).sum(), 0);
+        Ok(pooled)
+    }
+
+    /// Scores replies to prompts that are made where that may take a while, charges the key for them, and counts the
+    /// request.
+    pub(super) async fn score(
+        &self,
+        prompts: impl FnOnce(&App) -> Result<ScoringRequest, ApiError> + Send + 'static,
+    ) -> Result<Scoring, ApiError> {
+        let (app, origin, class) = (Arc::clone(&self.app), self.origin(), self.class);
+        let work = move || {
+            let mut scoring = prompts(&app)?;
+            (scoring.request.origin, scoring.request.class) = (origin, class);
+            app.engine.score(scoring).map_err(ApiError::from)
+        };
+        let scoring = blocking(work).await?.await.map_err(ApiError::from)?;
+        self.end(scoring.prompt_tokens, scoring.cached_tokens);
+        Ok(scoring)
+    }
+
+    /// The served model for a name, where clients choose names of their own. Fails where the key may not use it.
+    pub(super) fn served(&self, name: Option<&str>) -> Result<Option<String>, ApiError> {
+        let model = self.app.served(name).map(str::to_owned);
+        self.check_model(model.as_deref())?;
+        Ok(model)
+    }
+
+    /// Fails where the key may not use a model.
+    pub(super) fn check_model(&self, model: Option<&str>) -> Result<(), ApiError> {
+        self.key.check_model(model, self.app.engine.as_ref())
+    }
+
+    fn origin(&self) -> RequestOrigin {
+        RequestOrigin {
             response_id: self.caller.response_id.clone(),
             request_id: self.request_id.clone(),
             index: 0,
-        };
-        let engine = Arc::clone(&self.app);
-        let pooled = blocking(move || engine.engine.pool(pooling).map_err(ApiError::from)).await?.await;
-        let pooled = pooled.map_err(ApiError::from)?;
-        let tokens = pooled.iter().map(|text| text.tokens as u64).sum();
-        self.key.account.charge_prompt(tokens, 0);
+        }
+    }
+
+    /// Charges the key, and counts the request.
+    fn end(&self, tokens: usize, cached: usize) {
+        self.key.account.charge_prompt(tokens as u64, cached as u64);
         metrics::counter!("omnibus_requests_total", "api" => self.api, "outcome" => "stop").increment(1);
         let seconds = self.since.elapsed().as_secs_f64();
         metrics::histogram!("omnibus_e2e_seconds", "api" => self.api).record(seconds);
-        Ok(pooled)
     }
 }
 

@@ -23,7 +23,8 @@ use tower::ServiceExt;
 use super::scripted::ScriptedEngine;
 use lower::MessagesApi;
 
-const FORMATS: &[ErrorFormat] = &[ErrorFormat { path: "/", render: framer::error_body }];
+const FORMATS: &[ErrorFormat] =
+    &[ErrorFormat { path: "/", render: framer::error_body, status: ErrorKind::status }];
 
 async fn respond(body: &str) -> String {
     let (recorder, _events) = channel();

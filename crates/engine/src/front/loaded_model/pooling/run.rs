@@ -111,7 +111,7 @@ impl PoolingRun {
                         place.copy_from_slice(&values);
                     }
                 }
-                Event::TokenLogits(logits) => of_tokens = Some(logits),
+                Event::TokenLogits(of) => of_tokens = Some(of.logits),
                 Event::Failed(failure) => return Err(failure),
                 Event::Finished { .. } => {
                     let numbers = match of_tokens {
