@@ -155,7 +155,7 @@ struct Row {
     drain: Drain,
     users: usize,
     waiting: VecDeque<Waiter>,
-    /// Those that wait for its end.
+    /// Who waits for its end.
     ending: Vec<WaiterId>,
     last_used: Option<Duration>,
     /// When a failed load is tried again.

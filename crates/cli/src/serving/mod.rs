@@ -13,7 +13,7 @@ use omnibus_server::{AdapterUpdates, ModelPool, ModelPoolSettings, NewModel};
 use crate::commands::engine;
 use crate::error::Error;
 use crate::model;
-use crate::settings::{Config, EngineIsolation, ModelTable, PullPolicy, Residency};
+use crate::settings::{Config, EngineIsolation, ModelTable, PullPolicy, Residency, config_of};
 use finder::Finder;
 
 /// How long a request waits for the memory of busy models before they get no new requests.
@@ -81,7 +81,7 @@ pub fn models(config: &Config, arguments: &[String]) -> Result<Vec<ServedModel>,
 fn of_table(config: &Config, table: &ModelTable) -> Result<ServedModel, Error> {
     let names: Vec<String> = std::iter::once(&table.name).chain(&table.aliases).cloned().collect();
     let source = model::source(Some(table.model.as_deref().unwrap_or(&table.name)), &names)?;
-    ServedModel::new(&table.config(config)?, table.residency, source)
+    ServedModel::new(&config_of(table, config)?, table.residency, source)
 }
 
 impl ServedModel {

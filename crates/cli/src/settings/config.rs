@@ -7,7 +7,7 @@ use omnibus_hub::Visibility;
 use omnibus_offline::conversion::{Dtype, QuantMode, Recipe};
 use omnibus_server::{AdapterUpdates, AllowedHosts, AllowedOrigins, ModelNames, RequestTemplates, RootPath};
 
-use super::ModelTable;
+use super::model_table::ModelTable;
 use crate::replay::Pace;
 
 /// All settings. A command reads the groups that it has settings in.

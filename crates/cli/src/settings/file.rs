@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use super::model_settings;
 use super::model_table::ModelTable;
-use super::{Kind, Scope, Setting, Value, all};
+use super::{Scope, Value, all};
 use crate::environment;
 use crate::error::Error;
 
@@ -44,37 +45,13 @@ pub fn parse(path: &Path, text: &str) -> Result<File, Error> {
     let (mut values, mut models) = (BTreeMap::new(), Vec::new());
     for (key, value) in table {
         if let ("models", toml::Value::Table(tables)) = (key.as_str(), &value) {
-            models = tables.iter().map(ModelTable::read).collect::<Result<_, _>>().map_err(invalid)?;
+            models = tables.iter().map(model_settings::read).collect::<Result<_, _>>().map_err(invalid)?;
             continue;
         }
         let setting = all().find(|setting| setting.name == key && setting.scope == Scope::Everywhere);
         let setting = setting.ok_or_else(|| invalid(format!("unknown setting `{key}`")))?;
-        let value = read_value(setting, &value).map_err(|why| invalid(format!("`{key}` {why}")))?;
+        let value = setting.kind.read(&value).map_err(|why| invalid(format!("`{key}` {why}")))?;
         values.insert(setting.name, value);
     }
     Ok(File { path: path.to_owned(), values, models })
-}
-
-/// Reads a setting's value.
-pub fn read_value(setting: &Setting, value: &toml::Value) -> Result<Value, String> {
-    match (setting.kind, value) {
-        (Kind::List(_), toml::Value::Array(items)) => {
-            let text =
-                |item: &toml::Value| item.as_str().map(str::to_owned).ok_or("must be a list of strings");
-            Ok(Value::List(items.iter().map(text).collect::<Result<_, _>>()?))
-        }
-        (
-            Kind::Text(_) | Kind::Choice(_) | Kind::Bytes | Kind::List(_) | Kind::Counts(..),
-            toml::Value::String(text),
-        ) => setting.kind.parse(text),
-        (Kind::Count(..) | Kind::Number(..) | Kind::Bytes, toml::Value::Integer(number)) => {
-            setting.kind.parse(&number.to_string())
-        }
-        (Kind::Number(..), toml::Value::Float(number)) => setting.kind.parse(&number.to_string()),
-        (Kind::Switch, toml::Value::Boolean(on)) => Ok(Value::Switch(*on)),
-        (kind, other) => Err(format!(
-            "cannot be {other}; it takes {}",
-            kind.placeholder().unwrap_or("true or false".into())
-        )),
-    }
 }

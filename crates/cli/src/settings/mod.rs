@@ -4,6 +4,7 @@
 
 mod config;
 mod file;
+mod model_settings;
 mod model_table;
 pub mod program;
 mod resolve;
@@ -16,6 +17,7 @@ pub use config::{
     MetricsCompat, ModelsSubject, Output, PromptFormat, PullPolicy, SimSettings, SpeculationBenchSettings,
     Verbosity, WeightChange,
 };
+pub use model_settings::config_of;
 pub use model_table::{ModelTable, Residency};
 pub use resolve::{Inputs, Resolved, resolve};
 pub use table::all;

@@ -64,6 +64,30 @@ pub enum Value {
 }
 
 impl Kind {
+    /// Reads a value of a file. Fails with a description of valid values.
+    pub fn read(self, value: &toml::Value) -> Result<Value, String> {
+        match (self, value) {
+            (Self::List(_), toml::Value::Array(items)) => {
+                let text =
+                    |item: &toml::Value| item.as_str().map(str::to_owned).ok_or("must be a list of strings");
+                Ok(Value::List(items.iter().map(text).collect::<Result<_, _>>()?))
+            }
+            (
+                Self::Text(_) | Self::Choice(_) | Self::Bytes | Self::List(_) | Self::Counts(..),
+                toml::Value::String(text),
+            ) => self.parse(text),
+            (Self::Count(..) | Self::Number(..) | Self::Bytes, toml::Value::Integer(number)) => {
+                self.parse(&number.to_string())
+            }
+            (Self::Number(..), toml::Value::Float(number)) => self.parse(&number.to_string()),
+            (Self::Switch, toml::Value::Boolean(on)) => Ok(Value::Switch(*on)),
+            (kind, other) => Err(format!(
+                "cannot be {other}; it takes {}",
+                kind.placeholder().unwrap_or("true or false".into())
+            )),
+        }
+    }
+
     /// Parses a value. Fails with a description of valid values.
     pub fn parse(self, text: &str) -> Result<Value, String> {
         match self {

@@ -91,7 +91,7 @@ fn unload(server: &Server, model: &str) -> Reply {
 }
 
 #[test]
-fn each_request_has_its_model_whoever_has_to_go_for_it() {
+fn each_request_has_its_model_although_another_has_to_go_for_it() {
     let folder = Folder::new("pool-golden");
     let server = three_models(&folder, "");
     let golden = golden();

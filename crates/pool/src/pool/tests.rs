@@ -1,3 +1,5 @@
+//! Models that count their loads, and many clients at once.
+
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::*;

@@ -11,7 +11,9 @@ use omnibus_engine::{
 use omnibus_pool::Policy;
 
 use super::ModelPool;
-use crate::engine::{Engine, Events, Lease, ModelName, PooledTexts, Residence, ScoredReplies, TimeToLive, Transcripts};
+use crate::engine::{
+    Engine, Events, Lease, ModelName, PooledTexts, Residence, ScoredReplies, TimeToLive, Transcripts,
+};
 
 impl Engine for ModelPool {
     fn models(&self) -> Vec<ModelInfo> {

@@ -12,9 +12,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
-use omnibus_engine::{
-    Class, Pooled, Pooler, PoolingRequest, RequestOrigin, Scoring, ScoringRequest, Task,
-};
+use omnibus_engine::{Class, Pooled, Pooler, PoolingRequest, RequestOrigin, Scoring, ScoringRequest, Task};
 use serde_json::Value;
 use uuid::Uuid;
 
