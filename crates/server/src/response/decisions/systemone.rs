@@ -99,6 +99,7 @@ fn error_type(kind: ErrorKind) -> &'static str {
         ErrorKind::InvalidRequest
         | ErrorKind::MethodNotAllowed
         | ErrorKind::BodyTimeout
+        | ErrorKind::Conflict
         | ErrorKind::TooLarge
         | ErrorKind::UnsupportedMediaType => "invalid_request_error",
         ErrorKind::Unauthorized => "authentication_error",
