@@ -15,7 +15,8 @@ use crate::file::{Purpose, StoredFile};
 use crate::folder::{Folder, Kind};
 use crate::format::{Answer, Format};
 use crate::input::{Input, InputError, Problem, Rules};
-use crate::journal::{Journal, JournalError};
+use crate::journal::Journal;
+use crate::result_file::JournalError;
 use crate::usage::Usage;
 
 /// Most files, and most batches.

@@ -60,7 +60,7 @@ fn a_batch_moves_forward_only_and_a_new_process_finds_it() {
     store.push(&mut journal, "0", &response()).unwrap();
     drop((journal, store));
     let store = Arc::new(Store::open(state.path(), 1 << 20).unwrap());
-    assert_eq!(store.unfinished(), [batch.id.clone()]);
+    assert_eq!(store.unfinished(), vec![batch.id.clone()]);
     let batch = store.any_batch(&batch.id).unwrap();
     let mut journal = store.journal(&batch).unwrap();
     assert_eq!(journal.counts().succeeded, 1);

@@ -89,13 +89,13 @@ impl Runner {
 
     /// Runs a batch to its end, whatever the disk does meanwhile.
     async fn drive(mut self, id: String) {
-        while let Err(error) = self.to_the_end(&id).await {
+        while let Err(error) = self.finish(&id).await {
             tracing::warn!(%error, batch = %id, pause_s = DISK_PAUSE.as_secs(), "a batch cannot go on");
             sleep(DISK_PAUSE).await;
         }
     }
 
-    async fn to_the_end(&mut self, id: &str) -> Result<(), StoreError> {
+    async fn finish(&mut self, id: &str) -> Result<(), StoreError> {
         while let Some(batch) = self.store.any_batch(id).filter(|batch| !batch.status.is_end()) {
             let moved = match batch.status {
                 Status::Validating => {
