@@ -19,7 +19,7 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
         let status = client.get("/v1/status").await.map_err(Error::failed)?;
         Ok::<_, Error>((models, status))
     })?;
-    let count = |name: &str| status.get("engine").and_then(|engine| engine.get(name)?.as_u64()).unwrap_or(0);
+    let count = |name: &str| status.get(name).and_then(Value::as_u64).unwrap_or(0);
     let (running, queued) = (count("running"), count("queued"));
     match config.output {
         Output::Json => {

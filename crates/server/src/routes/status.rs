@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
-use omnibus_engine::{Health, Stats};
+use omnibus_engine::{Health, ModelInfo, Stats};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
@@ -67,16 +67,30 @@ pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError
     let health = app.engine.health(None)?;
     let mut stats = flat(&app.engine.stats(None)?)?;
     let cost_model = stats.remove("cost_model");
-    let models: Vec<String> = app.engine.models().into_iter().map(|model| model.id).collect();
+    let models: Vec<ModelInfo> = app.engine.models();
+    let (running, queued) = requests(&app, &models)?;
+    let models: Vec<String> = models.into_iter().map(|model| model.id).collect();
     Ok(Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "alive": health.alive,
         "detail": health.detail,
         "stopping": app.stopping(),
         "models": models,
+        "running": running,
+        "queued": queued,
         "engine": stats,
         "cost_model": cost_model,
     })))
+}
+
+/// How many requests run and wait, of all models.
+fn requests(app: &App, models: &[ModelInfo]) -> Result<(usize, usize), ApiError> {
+    let mut sums = (0, 0);
+    for model in models.iter().filter(|model| model.adapter.is_none()) {
+        let scheduler = app.engine.stats(Some(&model.id))?.scheduler;
+        sums = (sums.0 + scheduler.running, sums.1 + scheduler.queued);
+    }
+    Ok(sums)
 }
 
 /// Statistics as one flat object.
