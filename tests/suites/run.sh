@@ -59,7 +59,7 @@ environment pydantic-ai
 "$venv/bin/python" "$here/agents_of_pydantic.py" "$first"
 
 environment jevcompat
-"$venv/bin/jevcompat" test "$first"
+"$venv/bin/python" "$here/decisions.py" "$venv/bin/jevcompat" "$first"
 
 environment gateways
 for gateway in sglang-router vllm-router smg; do

@@ -269,7 +269,7 @@ pub struct DecisionsUsage {
     pub total_tokens: usize,
 }
 
-#[allow(missing_docs)]
+/// Of `input_tokens`.
 #[derive(Debug, Clone, Serialize)]
 pub struct InputDetails {
     /// Tokens that were not computed: what questions have in common is computed once.
@@ -278,7 +278,7 @@ pub struct InputDetails {
     pub cache_write_tokens: usize,
 }
 
-#[allow(missing_docs)]
+/// Of `output_tokens`.
 #[derive(Debug, Clone, Serialize)]
 pub struct OutputDetails {
     /// Zero.
