@@ -273,6 +273,26 @@ mod tests {
     }
 
     #[test]
+    fn requests_of_batches_take_no_stream_and_no_place_but_count_per_minute() {
+        let account = Arc::<Account>::default();
+        let limits = KeyLimits {
+            streams: Some(1),
+            queue_share: Some(0.5),
+            requests_per_minute: Some(3),
+            ..KeyLimits::default()
+        };
+        let _batch = [(); 2].map(|()| {
+            let place = account.queue(&limits, 2, Class::Offline).unwrap();
+            (account.admit(&limits, START, Class::Offline).unwrap(), place)
+        });
+        assert_eq!((account.totals().streams, account.totals().queued), (0, 0));
+        let _stream = account.admit(&limits, START, Class::Online).unwrap();
+        assert!(account.queue(&limits, 2, Class::Online).is_ok());
+        let refused = account.admit(&limits, START, Class::Offline).unwrap_err();
+        assert!(matches!(refused, Exceeded::Requests { limit: 3, .. }));
+    }
+
+    #[test]
     fn a_refused_request_takes_nothing() {
         let account = Arc::<Account>::default();
         let limits = KeyLimits { streams: Some(1), requests_per_minute: Some(2), ..KeyLimits::default() };
