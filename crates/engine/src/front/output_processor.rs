@@ -34,6 +34,8 @@ pub(crate) struct RequestOutput {
     stop_tokens: Vec<u32>,
     with_tokens: bool,
     prompt_logprobs: PromptLogprobs,
+    /// Whether an end token has a log-probability.
+    scores_end: bool,
     /// Tokens of the prompt that the client knows to be computed.
     progress: usize,
     usage: Usage,
@@ -74,6 +76,7 @@ impl RequestOutput {
             budget,
             stop_tokens: job.stop_tokens.clone(),
             with_tokens: request.logprobs.is_some() || request.tokens == ReportedTokens::Always,
+            scores_end: request.logprobs.is_some() && request.prompt_logprobs.is_some(),
             prompt_logprobs: match (request.prompt_logprobs, prompt.first()) {
                 (Some(_), _) if request.logprob_start > 0 => PromptLogprobs::Sent(request.logprob_start),
                 (Some(_), Some(first)) => PromptLogprobs::Pending { first: *first },
@@ -216,8 +219,10 @@ impl RequestOutput {
         if before == Part::Reasoning || self.text.part() == Part::Reasoning {
             self.usage.reasoning_tokens += 1;
         }
-        // An end token has no text, so it has no log-probability either.
-        let tokens = if self.with_tokens && !ends { vec![self.info_of(token)] } else { Vec::new() };
+        // An end token has no text, so it has no log-probability either, unless those of the prompt stand before it: harnesses
+        // leave out what is generated behind a prompt by its count of tokens.
+        let is_scored = !ends || self.scores_end;
+        let tokens = if self.with_tokens && is_scored { vec![self.info_of(token)] } else { Vec::new() };
         self.send_deltas(new.deltas, tokens);
         match new.ended {
             Some(ended) => {

@@ -165,6 +165,21 @@ fn named_tokens_have_their_log_probabilities_at_each_place() {
     assert_eq!(refused(request(Some(0), &[7; 129])), "logprob_token_ids");
 }
 
+/// lm-eval leaves out the last log-probability of `echo` with `max_tokens` 1.
+#[test]
+fn an_end_token_behind_a_scored_prompt_is_scored_too() {
+    let engine = engine(Settings::default());
+    let first = drawn(&run(&engine, Request { logprobs: Some(0), ..complete("a", "The bus", 1) }))[0].id;
+    let ends = |prompt_logprobs| {
+        let mut request = Request { logprobs: Some(0), prompt_logprobs, ..complete("a", "The bus", 1) };
+        request.stop.token_ids = vec![first];
+        let tokens = drawn(&run(&engine, request));
+        tokens.iter().map(|token| (token.id, token.logprob.is_some())).collect::<Vec<_>>()
+    };
+    assert_eq!(ends(Some(0)), [(first, true)]);
+    assert_eq!(ends(None), []);
+}
+
 /// Each is the log-softmax of the logits that the model has after the prompt.
 #[test]
 fn logprobs_are_the_log_softmax_of_the_logits() {
