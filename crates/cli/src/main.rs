@@ -11,6 +11,7 @@ mod commands;
 mod completion_output;
 mod docs;
 mod embedded;
+mod engine_process;
 mod environment;
 mod error;
 mod gguf;
@@ -32,9 +33,9 @@ mod wrap;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    commands::set_cuda_variables();
-    if std::env::args_os().nth(1).is_some_and(|word| word == commands::engine::SUBCOMMAND) {
-        return commands::engine::run().unwrap_or_else(|error| output::error(&error));
+    engine_process::set_cuda_variables();
+    if std::env::args_os().nth(1).is_some_and(|word| word == engine_process::SUBCOMMAND) {
+        return engine_process::run().unwrap_or_else(|error| output::error(&error));
     }
     let args = match args::parse(std::env::args_os()) {
         Ok(args) => args,

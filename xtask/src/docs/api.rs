@@ -18,7 +18,8 @@ const HEAD: &str = "\
 
 <!-- Made from the tables in crates/server: `cargo xtask docs` writes it. -->
 
-[Anthropic's fields](api-messages.md) and those of [the Responses API](api-responses.md) have pages of their own.
+[Anthropic's fields](api-messages.md), those of [the Responses API](api-responses.md) and those of [vectors, ranking, labels and
+decisions](api-pooling.md) have pages of their own.
 
 A field is honoured, or accepted because it cannot change the answer, or refused with its name and the reason. A field
 that is not listed is refused as well; on `/v1/messages`, `/v1/responses`, `/v1/systemone` and below `/api` it is accepted,
@@ -58,7 +59,9 @@ What differs from the originals:
 ";
 
 /// Folders of wire modules with a page of their own.
-const OWN_PAGES: &[&str] = &[MESSAGES, RESPONSES, OLLAMA];
+const OWN_PAGES: &[&str] = &[MESSAGES, RESPONSES, OLLAMA, POOLING, DECISIONS];
+const POOLING: &str = "crates/server/src/wire/pooling/";
+const DECISIONS: &str = "crates/server/src/wire/decisions/";
 const MESSAGES: &str = "crates/server/src/wire/anthropic/";
 const RESPONSES: &str = "crates/server/src/wire/responses/";
 
@@ -78,6 +81,15 @@ const RESPONSES_HEAD: &str = "\
 [The HTTP API](api.md) says how to read these tables.
 ";
 
+const POOLING_HEAD: &str = "\
+# Fields of vectors, ranking, labels and decisions
+
+<!-- Made from the tables in crates/server: `cargo xtask docs` writes it. -->
+
+[The HTTP API](api.md) says how to read these tables; [vectors, ranking and labels](embeddings.md) and [decisions](decisions-api.md) say
+what the routes are for.
+";
+
 const OLLAMA_HEAD: &str = "\
 # Fields of Ollama's API
 
@@ -90,6 +102,12 @@ listed must have its type. [Clients](clients.md) has what differs from Ollama.
 /// The page of the fields of Ollama's API.
 pub fn ollama_page(tree: &Tree) -> Result<String, String> {
     Ok(OLLAMA_HEAD.to_owned() + &sections(tree, |path| path.starts_with(OLLAMA))?)
+}
+
+/// The page of texts that become numbers.
+pub fn pooling_page(tree: &Tree) -> Result<String, String> {
+    let is_here = |path: &str| path.starts_with(POOLING) || path.starts_with(DECISIONS);
+    Ok(POOLING_HEAD.to_owned() + &sections(tree, is_here)?)
 }
 
 /// The page of Anthropic's API.

@@ -27,6 +27,7 @@ const PAGES: &[Page] = &[
     Page { path: "docs/api.md", maker: Maker::Source(api::page) },
     Page { path: "docs/api-messages.md", maker: Maker::Source(api::messages_page) },
     Page { path: "docs/api-responses.md", maker: Maker::Source(api::responses_page) },
+    Page { path: "docs/api-pooling.md", maker: Maker::Source(api::pooling_page) },
     Page { path: "docs/api-ollama.md", maker: Maker::Source(api::ollama_page) },
     Page { path: "docs/models.md", maker: Maker::Test("docs_of_the_architectures_are_current") },
     Page { path: "docs/cli.md", maker: Maker::Test("docs_of_the_command_line_are_current") },

@@ -12,8 +12,6 @@ mod convert;
 mod doctor;
 mod doctor_kernels;
 mod doctor_plan;
-pub mod engine;
-mod engine_library;
 mod generate;
 mod hub;
 mod launch;
@@ -30,8 +28,6 @@ mod serve_announcement;
 mod serve_settings;
 
 use std::process::ExitCode;
-
-pub use engine_library::set_cuda_variables;
 
 use crate::args::ParsedArgs;
 use crate::command_name::CommandName;

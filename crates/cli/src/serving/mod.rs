@@ -10,10 +10,9 @@ use std::time::Duration;
 use omnibus_engine::{EngineHost, LogitsProcessors, ModelSource, gigabytes};
 use omnibus_server::{AdapterUpdates, ModelPool, ModelPoolSettings, NewModel};
 
-use crate::commands::engine;
 use crate::error::Error;
-use crate::model;
 use crate::settings::{Config, EngineIsolation, ModelTable, PullPolicy, Residency, config_of};
+use crate::{engine_process, model};
 use finder::Finder;
 
 /// How long a request waits for the memory of busy models before they get no new requests.
@@ -88,7 +87,7 @@ impl ServedModel {
     fn new(config: &Config, residency: Residency, source: ModelSource) -> Result<Self, Error> {
         let mut config = config.clone();
         config.engine = model::with_local_draft(config.engine)?;
-        config.engine.faults = engine::faults()?;
+        config.engine.faults = engine_process::faults()?;
         config.engine.adapter_memory = match config.listen.adapter_updates {
             AdapterUpdates::Allowed => Some(config.listen.adapter_memory),
             AdapterUpdates::Refused => None,
@@ -113,7 +112,7 @@ impl ServedModel {
             settings.memory_limit = Some(bytes);
         }
         let host = match config.isolation.mode {
-            EngineIsolation::Process => EngineHost::Isolated(engine::isolation(&config)?),
+            EngineIsolation::Process => EngineHost::Isolated(engine_process::isolation(&config)?),
             EngineIsolation::InProcess => EngineHost::InProcess(LogitsProcessors::default()),
         };
         let adapters = settings.adapters.iter().map(|adapter| adapter.name.clone()).collect();

@@ -82,7 +82,7 @@ async fn five_models_in_the_memory_of_two_serve_all_that_do_not_leave() {
                 let model = ModelId((seed * 7 + turn * (seed % 3 + 1)) % 5);
                 let lease = pool.lease(model);
                 // Some leave at once, in whatever state their place is.
-                if (seed + turn) % 5 == 0 {
+                if (seed + turn).is_multiple_of(5) {
                     tokio::select! {
                         biased;
                         lease = lease => drop(lease),

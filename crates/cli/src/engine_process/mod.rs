@@ -2,15 +2,18 @@
 //!
 //! Invariant: internal. It is in no table of commands; the server passes its settings as variables.
 
+mod library;
+
 use std::process::ExitCode;
 use std::time::Duration;
 
 use omnibus_engine::{EngineExit, FaultPlan, Isolation};
 
-use super::engine_library;
 use crate::error::Error;
 use crate::settings::{Config, Log, LogFormat};
 use crate::{embedded, environment, log};
+
+pub use library::set_cuda_variables;
 
 /// The first argument that makes this binary an engine process.
 pub const SUBCOMMAND: &str = "engine-process";
@@ -27,7 +30,7 @@ pub fn isolation(config: &Config) -> Result<Isolation, Error> {
     };
     let mut variables =
         vec![(LOG.into(), config.log.filter.clone().into()), (LOG_FORMAT.into(), format.into())];
-    variables.extend(engine_library::variable(&config.isolation, config.engine.device));
+    variables.extend(library::variable(&config.isolation, config.engine.device));
     Ok(Isolation {
         program: program()?,
         arguments: vec![SUBCOMMAND.into()],
