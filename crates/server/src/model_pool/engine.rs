@@ -138,7 +138,11 @@ impl Engine for ModelPool {
     }
 
     fn stats(&self, model: ModelName<'_>) -> Result<Stats, Failure> {
-        Ok(self.handle(model)?.stats())
+        match self.default_model() {
+            // A server whose models are still to come.
+            None if model.is_none() => Ok(Stats::default()),
+            _ => Ok(self.handle(model)?.stats()),
+        }
     }
 
     fn load_adapter(&self, model: ModelName<'_>, name: &str, path: &Path) -> Result<ModelInfo, Failure> {
