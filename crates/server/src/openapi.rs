@@ -180,7 +180,12 @@ pub fn document(routes: &[Operation], root_path: &RootPath) -> Value {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
             },
-            "schemas": {"Error": error_schema(), "AnthropicError": anthropic_error_schema(), "OllamaError": ollama_error_schema()},
+            "schemas": {
+                "Error": error_schema(),
+                "AnthropicError": anthropic_error_schema(),
+                "OllamaError": ollama_error_schema(),
+                "TypeSafeError": typesafe_error_schema(),
+            },
         },
     })
 }
@@ -198,6 +203,14 @@ fn anthropic_error_schema() -> Value {
     let text = json!({"type": "string"});
     let error = json!({"type": "object", "properties": {"type": text, "message": text}, "required": ["type", "message"]});
     json!({"type": "object", "properties": {"type": {"const": "error"}, "error": error}, "required": ["type", "error"]})
+}
+
+/// The fields at fault, or what is wrong with the request as a whole.
+fn typesafe_error_schema() -> Value {
+    let field = json!({"type": "object", "required": ["loc", "msg", "type"]});
+    let whole = json!({"type": "object", "required": ["error_type", "message"]});
+    let detail = json!({"anyOf": [{"type": "array", "items": field}, whole]});
+    json!({"type": "object", "properties": {"detail": detail}, "required": ["detail"]})
 }
 
 fn ollama_error_schema() -> Value {
@@ -311,7 +324,11 @@ impl Operation {
             }
             Reply::Upgrade => ("101", json!({"description": "A WebSocket"})),
         };
-        let named = [("/v1/messages", "AnthropicError"), ("/api/", "OllamaError")];
+        let named = [
+            ("/v1/messages", "AnthropicError"),
+            ("/v1/systemone", "TypeSafeError"),
+            ("/api/", "OllamaError"),
+        ];
         let named = named.iter().find(|(path, _)| self.path.starts_with(path));
         let name = named.map_or("Error", |(_, name)| name);
         let reference = json!({"$ref": format!("#/components/schemas/{name}")});
