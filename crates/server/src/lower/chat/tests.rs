@@ -202,6 +202,7 @@ fn every_field_reaches_the_engine() {
             prediction: Some(
                 "hi",
             ),
+            class: Online,
             priority: -3,
             tenant: "key-1",
             cache_salt: Some(
