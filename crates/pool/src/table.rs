@@ -67,7 +67,7 @@ pub enum Action {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// The model could not be loaded.
-    #[error("the model cannot be loaded: {why}")]
+    #[error("it cannot be loaded: {why}")]
     Failed {
         /// One line.
         why: String,
@@ -76,7 +76,7 @@ pub enum Refusal {
     },
     /// It does not fit, even alone with what is pinned.
     #[error(
-        "the model needs {needed} bytes; all models together may take {budget}, of which {pinned} are pinned by others"
+        "it needs {needed} bytes; all models together may take {budget}, of which {pinned} are pinned by others"
     )]
     TooLarge {
         /// Bytes of the model.
@@ -189,27 +189,14 @@ impl Table {
         patience: Duration,
         waiting_max: usize,
     ) -> Self {
-        let rows = models.into_iter().map(|(bytes, policy)| Row {
-            bytes,
-            policy,
-            state: State::Unloaded,
-            drain: Drain::Requested,
-            users: 0,
-            waiting: VecDeque::new(),
-            ending: Vec::new(),
-            last_used: None,
-            retry_at: Duration::ZERO,
-            failures: 0,
-            loads: 0,
-        });
+        let rows = models.into_iter().map(|(bytes, policy)| Row::new(bytes, policy));
         let (rows, actions) = (rows.collect(), Vec::new());
         Self { rows, budget, patience, waiting_max, next_waiter: 0, actions }
     }
 
     /// Adds a model that is not loaded.
     pub fn add(&mut self, bytes: u64, policy: Policy) -> ModelId {
-        let fresh = Self::new([(bytes, policy)], None, Duration::ZERO, 0);
-        self.rows.extend(fresh.rows);
+        self.rows.push(Row::new(bytes, policy));
         ModelId(self.rows.len() - 1)
     }
 
@@ -374,6 +361,23 @@ impl Table {
 }
 
 impl Row {
+    /// A model that is not loaded.
+    fn new(bytes: u64, policy: Policy) -> Self {
+        Self {
+            bytes,
+            policy,
+            state: State::Unloaded,
+            drain: Drain::Requested,
+            users: 0,
+            waiting: VecDeque::new(),
+            ending: Vec::new(),
+            last_used: None,
+            retry_at: Duration::ZERO,
+            failures: 0,
+            loads: 0,
+        }
+    }
+
     fn takes_memory(&self) -> bool {
         !matches!(self.state, State::Unloaded | State::Failed { .. })
     }
@@ -385,6 +389,7 @@ impl Row {
     /// When it goes unless it is used again.
     fn expires(&self) -> Option<Duration> {
         let ttl = self.policy.ttl.filter(|_| self.is_idle() && !self.policy.pinned)?;
-        Some(self.last_used? + ttl)
+        // One that is too far away is never.
+        self.last_used?.checked_add(ttl)
     }
 }

@@ -136,7 +136,7 @@ impl ModelPool {
 
     /// The model of a name, or of an adapter that was loaded later.
     fn id(&self, name: ModelName<'_>) -> Option<ModelId> {
-        let Some(name) = name else { return Some(ModelId(0)) };
+        let Some(name) = name else { return self.pool.model(ModelId(0)).map(|_| ModelId(0)) };
         let known = self.names.lock().unwrap_or_else(PoisonError::into_inner).get(name).copied();
         known.or_else(|| {
             let has =
@@ -192,7 +192,7 @@ impl ModelPool {
         };
         let lease = async {
             let Some(id) = self.found(name).await? else { return Ok(Lease::default()) };
-            self.pool.lease(id).await.map(Lease::new).map_err(failure)
+            self.pool.lease(id).await.map(Lease::new).map_err(|refusal| self.failure(id, &refusal))
         };
         tokio::select! {
             biased;
@@ -206,11 +206,23 @@ impl ModelPool {
         }
     }
 
+    fn failure(&self, id: ModelId, refusal: &Refusal) -> Failure {
+        let retry_after_s = match refusal {
+            Refusal::QueueFull => return Failure::Busy { retry_after_s: 1 },
+            Refusal::Failed { retry_in, .. } => Some(retry_in.as_secs().max(1)),
+            Refusal::TooLarge { .. } => None,
+        };
+        let model = self.pool.model(id).and_then(|model| model.handle.names().first().cloned());
+        let (model, message) = (model.unwrap_or_default(), refusal.to_string());
+        Failure::ModelUnavailable { model, message, retry_after_s }
+    }
+
     fn residence_of(&self, id: ModelId) -> Option<Residence> {
         let residence = self.pool.residence(id)?;
+        // One that is too far away is never.
         let at = |at: Duration| match at.checked_sub(self.pool.now()) {
-            Some(ahead) => SystemTime::now() + ahead,
-            None => SystemTime::now() - self.pool.now().saturating_sub(at),
+            Some(ahead) => SystemTime::now().checked_add(ahead),
+            None => SystemTime::now().checked_sub(self.pool.now().saturating_sub(at)),
         };
         let (status, failure) = match residence.state {
             State::Unloaded => ("unloaded", None),
@@ -226,21 +238,12 @@ impl ModelPool {
             bytes: residence.bytes,
             active: residence.users,
             waiting: residence.waiting,
-            last_used: residence.last_used.map(at),
-            expires: residence.expires.map(at),
+            last_used: residence.last_used.and_then(at),
+            expires: residence.expires.and_then(at),
             pinned: residence.policy.pinned,
             loads: residence.loads,
         })
     }
-}
-
-fn failure(refusal: Refusal) -> Failure {
-    let retry_after_s = match &refusal {
-        Refusal::QueueFull => return Failure::Busy { retry_after_s: 1 },
-        Refusal::Failed { retry_in, .. } => Some(retry_in.as_secs().max(1)),
-        Refusal::TooLarge { .. } => None,
-    };
-    Failure::Unavailable { message: refusal.to_string(), retry_after_s }
 }
 
 fn engine_failure(message: impl Into<String>) -> Failure {

@@ -164,6 +164,15 @@ fn a_time_to_live_begins_at_the_last_end_of_use() {
 }
 
 #[test]
+fn a_time_to_live_without_end_is_none() {
+    let mut table = table(&[4]);
+    table.set_policy(ModelId(0), Policy { pinned: false, ttl: Some(Duration::MAX) });
+    load_idle(&mut table, 0, at(1));
+    assert_eq!(table.next_wake(at(2)), None);
+    assert_eq!(table.residence(ModelId(0)).unwrap().expires, None);
+}
+
+#[test]
 fn one_that_is_unloaded_ends_what_runs_and_loads_again_for_what_arrives() {
     let mut table = table(&[4]);
     load_idle(&mut table, 0, at(0));
