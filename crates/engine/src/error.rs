@@ -104,6 +104,16 @@ pub enum Failure {
         /// When to try again, where that is known.
         retry_after_s: Option<u64>,
     },
+    /// Try again later, or request another model.
+    #[error("the model `{model}` is not available: {message}")]
+    ModelUnavailable {
+        /// Its name.
+        model: String,
+        /// Why.
+        message: String,
+        /// When to try again, where that is known.
+        retry_after_s: Option<u64>,
+    },
     /// A bug or a broken machine.
     #[error("the engine failed: {message}")]
     Engine {
@@ -125,7 +135,9 @@ impl Failure {
     pub fn retry_after_s(&self) -> Option<u64> {
         match self {
             Self::Busy { retry_after_s } => Some((*retry_after_s).max(RETRY_MIN_S)),
-            Self::Unavailable { retry_after_s, .. } => *retry_after_s,
+            Self::Unavailable { retry_after_s, .. } | Self::ModelUnavailable { retry_after_s, .. } => {
+                *retry_after_s
+            }
             Self::BadRequest { .. }
             | Self::UnknownModel { .. }
             | Self::TooLong { .. }

@@ -105,7 +105,7 @@ pub enum ModelNames {
 }
 
 /// Whether a model or an adapter has this name.
-fn is_listed(engine: &dyn Engine, name: &str) -> bool {
+pub fn is_listed(engine: &dyn Engine, name: &str) -> bool {
     engine.models().iter().any(|model| model.names().any(|served| served == name))
 }
 

@@ -293,7 +293,7 @@ impl From<Failure> for ApiError {
                 Self { retry_after, ..error }
             }
             Failure::Timeout { .. } => Self::new(ErrorKind::Timeout, "timeout", message),
-            Failure::Unavailable { .. } => {
+            Failure::Unavailable { .. } | Failure::ModelUnavailable { .. } => {
                 let error = Self::unavailable(message);
                 Self { retry_after: retry_after.or(error.retry_after), ..error }
             }
@@ -429,6 +429,13 @@ mod tests {
             Failure::Unavailable { message: "its model is gone".into(), retry_after_s: Some(60) },
             expect![[
                 r#"503 Some(60) {"error":{"message":"the server is not taking requests: its model is gone","type":"server_error","param":null,"code":"unavailable"}}"#
+            ]],
+        );
+        let (model, message) = ("m".into(), "it cannot be loaded: no file".into());
+        check(
+            Failure::ModelUnavailable { model, message, retry_after_s: Some(2) },
+            expect![[
+                r#"503 Some(2) {"error":{"message":"the model `m` is not available: it cannot be loaded: no file","type":"server_error","param":null,"code":"unavailable"}}"#
             ]],
         );
         check(

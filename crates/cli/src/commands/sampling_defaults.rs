@@ -5,13 +5,19 @@ use omnibus_engine::SamplingDefaults;
 
 use crate::error::Error;
 use crate::model;
-use crate::settings::Config;
+use crate::settings::{Config, config_of};
 
 /// Comments, a line for each parameter. A model that would have to be downloaded first gets a line that says so.
 pub fn printed(config: &Config, models: &[String]) -> Result<String, Error> {
-    let embedded = models.is_empty().then_some(None);
-    let models = embedded.into_iter().chain(models.iter().map(|model| Some(model.as_str())));
-    let lines = models.map(|model| of_model(config, model)).collect::<Result<Vec<_>, _>>()?;
+    let tables = &config.pool.tables;
+    let is_table = |name: &&String| tables.iter().any(|table| table.name == **name);
+    let has_none = models.is_empty() && tables.is_empty() && config.pool.folder.is_none();
+    let embedded = has_none.then(|| of_model(config, None));
+    let named = models.iter().filter(|name| !is_table(name)).map(|model| of_model(config, Some(model)));
+    let of_tables = tables.iter().map(|table| {
+        of_model(&config_of(table, config)?, Some(table.model.as_deref().unwrap_or(&table.name)))
+    });
+    let lines = embedded.into_iter().chain(named).chain(of_tables).collect::<Result<Vec<_>, _>>()?;
     Ok(lines.concat().join("\n"))
 }
 

@@ -11,7 +11,7 @@ use super::serve_announcement::announce;
 use super::serve_settings;
 use crate::error::Error;
 use crate::reload_signal::Reloaded;
-use crate::serving::{self, ServedModel};
+use crate::serving::{self, PoolModel};
 use crate::settings::{Config, EngineIsolation, MetricsCompat};
 use crate::stop_signals::StopSignals;
 use crate::{log, prompt_file};
@@ -48,7 +48,7 @@ async fn serve(
     config: Config,
     inherited: Option<InheritedSockets>,
     settings: Settings,
-    models: Vec<ServedModel>,
+    models: Vec<PoolModel>,
     prompts: Vec<Input>,
 ) -> Result<(), Error> {
     let listeners = serve_settings::listeners(&config.listen, inherited).await?;

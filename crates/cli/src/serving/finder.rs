@@ -4,7 +4,7 @@ use omnibus_engine::{Failure, ModelSource};
 use omnibus_hub::ModelId;
 use omnibus_server::{FindModel, NewModel};
 
-use super::{ServedModel, folder};
+use super::{PoolModel, folder};
 use crate::error::Error;
 use crate::model;
 use crate::settings::{Config, PullPolicy, Residency};
@@ -40,12 +40,13 @@ impl Finder {
 
 impl FindModel for Finder {
     fn find(&self, name: &str) -> Result<Option<NewModel>, Failure> {
-        let unavailable = |error: Error| Failure::Unavailable {
-            message: format!("the model `{name}` cannot be served: {error}"),
+        let unavailable = |error: Error| Failure::ModelUnavailable {
+            model: name.to_owned(),
+            message: error.to_string(),
             retry_after_s: None,
         };
         let Some(source) = self.source(name).map_err(unavailable)? else { return Ok(None) };
-        let served = ServedModel::new(&self.config, Residency::default(), source);
+        let served = PoolModel::new(&self.config, Residency::default(), source);
         let new = served.and_then(|model| model.unloaded(self.budget)).map_err(unavailable)?;
         Ok(Some(new))
     }

@@ -19,7 +19,7 @@ use finder::Finder;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A model to serve.
-pub struct ServedModel {
+pub struct PoolModel {
     source: ModelSource,
     /// With the settings of this model.
     config: Config,
@@ -31,7 +31,7 @@ pub struct ServedModel {
 
 /// The models of the command line, then those of `omnibus.toml`, then those of `--models-dir`; the embedded one where there
 /// are none. The first of the command line is loaded at the start.
-pub fn models(config: &Config, arguments: &[String]) -> Result<Vec<ServedModel>, Error> {
+pub fn models(config: &Config, arguments: &[String]) -> Result<Vec<PoolModel>, Error> {
     let pool = &config.pool;
     let mut models = Vec::new();
     for (index, argument) in arguments.iter().enumerate() {
@@ -48,7 +48,7 @@ pub fn models(config: &Config, arguments: &[String]) -> Result<Vec<ServedModel>,
         let residency = Residency { preload: index == 0, ..Residency::default() };
         // A name of `omnibus.toml` is that model.
         if !pool.tables.iter().any(|table| table.name == *argument) {
-            models.push(ServedModel::new(config, residency, model::source(Some(argument), names)?)?);
+            models.push(PoolModel::new(config, residency, model::source(Some(argument), names)?)?);
         }
     }
     for table in &pool.tables {
@@ -56,7 +56,7 @@ pub fn models(config: &Config, arguments: &[String]) -> Result<Vec<ServedModel>,
     }
     for (name, path) in pool.folder.as_deref().map(folder::models).transpose()?.unwrap_or_default() {
         let source = ModelSource::Directory { path, served_names: vec![name] };
-        models.push(ServedModel::new(config, Residency::default(), source)?);
+        models.push(PoolModel::new(config, Residency::default(), source)?);
     }
     if models.is_empty() && (pool.folder.is_none() || pool.pull == PullPolicy::Refused) {
         if let Some(folder) = &pool.folder {
@@ -64,7 +64,7 @@ pub fn models(config: &Config, arguments: &[String]) -> Result<Vec<ServedModel>,
             return Err(Error::failed(format!("--models-dir: no directory in {path} has a config.json")));
         }
         let residency = Residency { preload: true, ..Residency::default() };
-        models.push(ServedModel::new(config, residency, model::source(None, &config.served_names)?)?);
+        models.push(PoolModel::new(config, residency, model::source(None, &config.served_names)?)?);
     }
     // What the command line names first is the default model.
     if let Some(first) = arguments.first()
@@ -77,13 +77,13 @@ pub fn models(config: &Config, arguments: &[String]) -> Result<Vec<ServedModel>,
     Ok(models)
 }
 
-fn of_table(config: &Config, table: &ModelTable) -> Result<ServedModel, Error> {
+fn of_table(config: &Config, table: &ModelTable) -> Result<PoolModel, Error> {
     let names: Vec<String> = std::iter::once(&table.name).chain(&table.aliases).cloned().collect();
     let source = model::source(Some(table.model.as_deref().unwrap_or(&table.name)), &names)?;
-    ServedModel::new(&config_of(table, config)?, table.residency, source)
+    PoolModel::new(&config_of(table, config)?, table.residency, source)
 }
 
-impl ServedModel {
+impl PoolModel {
     fn new(config: &Config, residency: Residency, source: ModelSource) -> Result<Self, Error> {
         let mut config = config.clone();
         config.engine = model::with_local_draft(config.engine)?;
@@ -122,7 +122,7 @@ impl ServedModel {
 }
 
 /// The pool of these models. Must be called in a Tokio runtime.
-pub fn pool(config: &Config, models: Vec<ServedModel>) -> Result<ModelPool, Error> {
+pub fn pool(config: &Config, models: Vec<PoolModel>) -> Result<ModelPool, Error> {
     let more = config.pool.folder.is_some() || config.pool.pull == PullPolicy::Allowed;
     let budget = match models.len() {
         1 if !more => None,

@@ -160,6 +160,6 @@ fn a_request_names_a_model_of_the_hub_where_that_is_allowed() {
     assert_eq!((reply.status, reply.json()["model"].as_str()), (200, Some(MODEL)), "{}", reply.body);
     let missing = complete(&server, "org/none");
     assert_eq!(missing.status, 503, "{}", missing.body);
-    assert!(missing.body.contains("`org/none` cannot be served"), "{}", missing.body);
+    assert!(missing.body.contains("the model `org/none` is not available: "), "{}", missing.body);
     assert_eq!(complete(&server, "none").status, 404);
 }

@@ -155,6 +155,11 @@ fn a_model_that_is_unloaded_ends_its_streams_first_and_comes_back() {
     while !get(server.address, "/api/ps").json()["models"].as_array().unwrap().is_empty() {
         std::thread::yield_now();
     }
+    // Longer than any clock.
+    let body = r#"{"model": "base", "keep_alive": 1e19}"#;
+    assert_eq!(post(server.address, "/api/generate", body).json()["done_reason"], "load");
+    assert_eq!(status(server.address, "base")["memory"]["expires_at"], Value::Null);
+    assert_eq!(get(server.address, "/api/ps").json()["models"].as_array().unwrap().len(), 1);
     assert_eq!(get(server.address, "/health").status, 200);
 }
 
@@ -167,7 +172,11 @@ fn a_broken_model_is_its_own_fault_and_an_unknown_one_no_other() {
         three_models(&folder, &format!("[models.broken]\nmodel = \"{broken}\"\nmemory-limit = \"600MiB\"\n"));
     let reply = complete(&server, "broken", "x");
     assert_eq!(reply.status, 503, "{}", reply.body);
-    assert!(reply.body.contains("the model cannot be loaded"), "{}", reply.body);
+    assert!(
+        reply.body.contains("the model `broken` is not available: it cannot be loaded: "),
+        "{}",
+        reply.body
+    );
     assert!(reply.header("retry-after").is_some());
     let model = status(server.address, "broken");
     assert_eq!((&model["status"]["value"], &model["status"]["failed"]), (&json!("failed"), &json!(true)));

@@ -8,7 +8,7 @@ use omnibus_server::{AdapterUpdates, Clock, Keys, Settings};
 use serde_json::{Value, json};
 
 use super::client::{JSON, Reply, connect, exchange, request};
-use super::scripted::RequestEvent;
+use super::scripted::{RequestEvent, UNLOADED};
 use super::stream::Client;
 use super::{Server, server, server_with};
 
@@ -222,6 +222,26 @@ fn choices_have_the_keys_share_of_the_queue() {
     check_limited(&ask("sk-alice", 3), "1", "2 sequences in the queue");
     assert_eq!(ask("sk-bob", 3).status, 200);
     assert_eq!(ask("sk-alice", 2).status, 200, "a refused request leaves no place taken");
+}
+
+#[test]
+fn requests_that_wait_for_a_model_have_the_keys_share_of_the_queue() {
+    let settings = Settings { queue_places: 8, ..Settings::default() };
+    let keyed = Keyed::with(&(table("alice", "queue-share = 0.25") + &table("bob", "")), settings);
+    let (answered, answers) = std::sync::mpsc::channel();
+    for _ in 0..3 {
+        let (address, answered) = (keyed.server.address, answered.clone());
+        // Two of them end with the server.
+        std::thread::spawn(move || {
+            let body = json!({"model": UNLOADED, "prompt": "hi", "max_tokens": 1}).to_string();
+            let headers = [("authorization", "Bearer sk-alice"), JSON];
+            exchange(address, &request("POST", "/v1/completions", &headers, body.as_bytes()))
+                .map(|reply| answered.send(reply))
+        });
+    }
+    let refused = answers.recv_timeout(Duration::from_secs(60)).expect("none of three was refused");
+    check_limited(&refused, "1", "2 sequences in the queue");
+    assert_eq!(keyed.hi("sk-bob").status, 200);
 }
 
 #[test]

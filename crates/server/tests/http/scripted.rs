@@ -15,9 +15,11 @@ use omnibus_engine::{
     RequestInfo, RequestState, SchedulerStats, Scoring, ScoringRequest, SessionInfo, Stats, TokenInfo,
     Transcription, Usage,
 };
-use omnibus_server::{Engine, Events, ModelName, PooledTexts, ScoredReplies, Transcripts};
+use omnibus_server::{Engine, Events, Lease, ModelName, PooledTexts, ScoredReplies, Transcripts};
 use tokio::sync::watch;
 
+/// A model whose requests wait for ever until it is loaded.
+pub const UNLOADED: &str = "unloaded";
 pub const VOCAB: u32 = 1000;
 pub const CONTEXT: usize = 4096;
 
@@ -203,6 +205,14 @@ impl Engine for ScriptedEngine {
     ) -> BoxFuture<'a, Result<(), Failure>> {
         let unknown = Failure::unknown_model(name, &self.models());
         async { Err(unknown) }.boxed()
+    }
+
+    /// One model is never loaded.
+    fn lease<'a>(&'a self, model: ModelName<'a>) -> BoxFuture<'a, Result<Lease, Failure>> {
+        match model {
+            Some(UNLOADED) => Box::pin(std::future::pending()),
+            _ => Box::pin(std::future::ready(Ok(Lease::default()))),
+        }
     }
 
     fn admit(&self, model: ModelName<'_>, _tenant: &str) -> Result<Admission, Failure> {

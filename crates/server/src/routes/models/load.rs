@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::{Request, State};
 use omnibus_engine::Failure;
 
-use crate::app::{App, blocking};
+use crate::app::{App, blocking, is_listed};
 use crate::auth::Tenant;
 use crate::engine::TimeToLive;
 use crate::error::ApiError;
@@ -39,9 +39,8 @@ pub async fn unload(State(app): State<Arc<App>>, request: Request) -> Result<Jso
 }
 
 fn check_served(app: &App, name: &str) -> Result<(), ApiError> {
-    let models = app.engine.models();
-    match models.iter().any(|model| model.names().any(|served| served == name)) {
+    match is_listed(app.engine.as_ref(), name) {
         true => Ok(()),
-        false => Err(Failure::unknown_model(name, &models).into()),
+        false => Err(Failure::unknown_model(name, &app.engine.models()).into()),
     }
 }
