@@ -265,10 +265,7 @@ async fn leased<A: Api>(
     origin: Origin,
 ) -> Result<Submitted<A::Framer>, ApiError> {
     let model = A::model(&body, app);
-    // Until its sequences have places of their own, it has one of its key's share.
-    let waiting = app.keys.of_tenant(&origin.tenant)?.queue(app.queue_places, origin.class)?;
-    let lease = app.lease(&origin.tenant, model.as_deref()).await?;
-    drop(waiting);
+    let lease = app.queued_lease(&origin.tenant, origin.class, model.as_deref()).await?;
     let app = Arc::clone(app);
     blocking(move || submit::<A>(&app, body, origin, lease)).await
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
-use omnibus_engine::Chat;
+use omnibus_engine::{Chat, Class};
 
 use crate::access::Access;
 use crate::batches::{BatchSettings, Batches};
@@ -221,6 +221,17 @@ impl App {
             return Ok(Lease::default());
         }
         Ok(self.engine.lease(model).await?)
+    }
+
+    /// As [`App::lease`]; until its sequences have places of their own, a request has one of its key's share of the queue.
+    pub async fn queued_lease(
+        &self,
+        tenant: &str,
+        class: Class,
+        model: ModelName<'_>,
+    ) -> Result<Lease, ApiError> {
+        let _waiting = self.keys.of_tenant(tenant)?.queue(self.queue_places, class)?;
+        self.lease(tenant, model).await
     }
 
     /// The served name of a model, in APIs whose clients choose names of their own; `None` for the default one.

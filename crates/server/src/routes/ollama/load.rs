@@ -8,6 +8,7 @@ use axum::response::{IntoResponse, Response};
 use super::served;
 use crate::api::{Api, Origin, generate_from};
 use crate::app::{App, blocking};
+use crate::engine::Lease;
 use crate::error::ApiError;
 use crate::response::Delivery;
 use crate::response::ollama::{OllamaFramer, Shape};
@@ -29,10 +30,12 @@ pub async fn generate_or_load<A: Api>(
         Some(load) => loaded(&app, &origin, load, shape).await,
         None => {
             let (keep_alive, model) = (KeepAlive::of(&value)?, A::model(&value, &app));
-            let response = generate_from::<A>(&app, value, origin).await?;
-            // Its answer keeps the model loaded.
+            // While it is leased: a shorter time to live that it had may end at any moment.
+            let lease = app.queued_lease(&origin.tenant, origin.class, model.as_deref()).await?;
             app.engine.set_ttl(model.as_deref(), keep_alive.time_to_live());
-            Ok(response)
+            let response = generate_from::<A>(&app, value, origin).await;
+            drop(lease);
+            response
         }
     }
 }
@@ -48,17 +51,15 @@ pub fn delivery(streaming: Streaming) -> Delivery {
 async fn loaded(app: &App, origin: &Origin, load: Load, shape: Shape) -> Result<Response, ApiError> {
     let models = app.engine.models();
     let (_, name) = served::find(&models, &load.model).ok_or_else(|| served::missing(&load.model))?;
-    let done_reason = match load.keep_alive.unloads() {
+    let (lease, done_reason) = match load.keep_alive.unloads() {
         true => {
             app.keys.of_tenant(&origin.tenant)?.check_model(Some(name), app.engine.as_ref())?;
-            "unload"
+            (Lease::default(), "unload")
         }
-        false => {
-            app.lease(&origin.tenant, Some(name)).await?;
-            "load"
-        }
+        false => (app.queued_lease(&origin.tenant, origin.class, Some(name)).await?, "load"),
     };
     app.engine.set_ttl(Some(name), load.keep_alive.time_to_live());
+    drop(lease);
     Ok(OllamaFramer::new(load.model, shape).loaded(done_reason).into_response())
 }
 
