@@ -149,6 +149,8 @@ struct Segment {
     first_position: usize,
     table_start: usize,
     first_block: usize,
+    /// Whether all rows have the same end, so that none hides a key before it.
+    shares_end: bool,
 }
 
 /// Buffers of a call.
@@ -204,7 +206,7 @@ impl Attention {
         let sinks = named(self.sinks.is_some());
         let ends = named(self.ends.is_some());
         let latent = [0; 3].map(|_| named(self.latent.is_some()));
-        let (segments, covered) = self.segments(inputs[3].cast());
+        let (segments, covered) = self.segments(inputs[3].cast(), ends.cast());
         TURNS.with_borrow_mut(|turns| {
             turns.reserve((self.rows * self.turn_width()).saturating_sub(turns.len()));
             let call = Call {
@@ -250,20 +252,25 @@ impl Attention {
     }
 
     /// The segments that make sense, and whether a row is in one.
-    unsafe fn segments(&self, numbers: *const i32) -> (Vec<Segment>, Vec<bool>) {
+    unsafe fn segments(&self, numbers: *const i32, ends: *const i32) -> (Vec<Segment>, Vec<bool>) {
         let mut covered = vec![false; self.rows];
         let mut segments = Vec::with_capacity(self.segments);
         for i in 0..self.segments {
             let number = |j: usize| usize::try_from(*numbers.add(5 * i + j)).unwrap_or(usize::MAX >> 8);
-            let segment = Segment {
+            let mut segment = Segment {
                 first_row: number(0),
                 len: number(1),
                 first_position: number(2),
                 table_start: number(3),
                 first_block: number(4),
+                shares_end: false,
             };
             if let Some(rows) = covered.get_mut(segment.first_row..segment.first_row + segment.len) {
                 rows.fill(true);
+                if !ends.is_null() {
+                    let ends = std::slice::from_raw_parts(ends.add(segment.first_row), segment.len);
+                    segment.shares_end = ends.iter().all(|end| *end == ends[0]);
+                }
                 segments.push(segment);
             }
         }

@@ -98,12 +98,17 @@ pub(super) unsafe fn write<S: Simd>(base: *mut u8, float: Float, i: usize, value
     }
 }
 
-/// Rows of a product.
+/// Rows of a product, or what is added to them.
 #[derive(Clone, Copy)]
 pub(super) struct Input(pub *const u8, pub Float);
 /// Results of a product.
 #[derive(Clone, Copy)]
-pub(super) struct Output(pub *mut u8, pub Float);
+pub(super) struct Output {
+    pub to: *mut u8,
+    pub float: Float,
+    /// Is added to each row.
+    pub bias: Option<Input>,
+}
 // SAFETY: x is only read; tasks write disjoint parts of the output.
 unsafe impl Sync for Input {}
 // SAFETY: as above.
@@ -116,15 +121,25 @@ impl Input {
     }
 }
 
-/// The lanes of `v` that come before `end`, to the columns from `n` on of the row that starts at element `row`.
+/// The lanes of `v` that come before `end`, with their bias, to the columns from `n` on of the row that starts at element
+/// `row`.
 #[inline(always)]
 pub(super) unsafe fn store_columns<S: Simd>(out: Output, row: usize, n: usize, end: usize, v: S::F) {
+    let Output { to, float, bias } = out;
     if n + S::LANES <= end {
-        return store::<S>(out.0, out.1, row + n, v);
+        let v = match bias {
+            Some(Input(bias, float)) => S::add(v, load::<S>(bias, float, n)),
+            None => v,
+        };
+        return store::<S>(to, float, row + n, v);
     }
     let mut lanes = [0f32; 16];
     S::store(lanes.as_mut_ptr(), v);
     for i in 0..end - n {
-        store1(out.0, out.1, row + n + i, lanes[i]);
+        let bias = match bias {
+            Some(Input(bias, float)) => load1(bias, float, n + i),
+            None => 0.0,
+        };
+        store1(to, float, row + n + i, lanes[i] + bias);
     }
 }

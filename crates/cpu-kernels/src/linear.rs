@@ -9,9 +9,12 @@ use std::mem::MaybeUninit;
 use super::element::{Float, Input, Output, store_columns};
 use super::gemm::*;
 use super::int8;
+#[cfg(target_arch = "x86_64")]
+use super::matrix;
 use super::pool;
 use super::simd::dot::dot_isa;
 use super::simd::{self, Isa, Simd, Work};
+use super::unit::Unit;
 use super::weights::{Source, Stage, Weights};
 
 /// What products with quantized weights do with the rows.
@@ -24,16 +27,21 @@ pub enum Activations {
     Int8,
 }
 
-/// `x @ w.T`. Inputs: x `[rows, k]`, w `[experts, n, k]`, for affine weights scales and biases
-/// `[experts, n, k / group]`, and with `Rows::Chosen` the expert ids. Output `[results, n]` in x's type.
+/// `x @ w.T + bias`. Inputs: x `[rows, k]`, w `[experts, n, k]`, for affine weights scales and biases
+/// `[experts, n, k / group]`, then with `Rows::Chosen` the expert ids, or the bias `[n]` if there is one. Output
+/// `[results, n]` in x's type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Linear {
     pub weights: Weights,
     pub activations: Activations,
+    /// For dense weights without experts.
+    pub unit: Unit,
     pub float: Float,
     pub n: usize,
     pub k: usize,
     pub rows: Rows,
+    /// With `Rows::All` only.
+    pub bias: Option<Float>,
 }
 
 /// Which rows are multiplied with which expert.
@@ -102,8 +110,13 @@ impl Linear {
         if self.n == 0 {
             return;
         }
-        let (x, out) = (Input(inputs[0], self.float), Output(out, self.float));
+        let bias = self.bias.map(|float| Input(inputs[inputs.len() - 1], float));
+        let (x, out) = (Input(inputs[0], self.float), Output { to: out, float: self.float, bias });
         let source = self.source(inputs);
+        #[cfg(target_arch = "x86_64")]
+        if let Some(rows) = self.rows_of_matrix_unit() {
+            return matrix::Product { source, rows, x, out }.run();
+        }
         let by_expert = self.rows_by_expert(inputs[inputs.len() - 1].cast(), &out);
         if let (Weights::Affine { bits: bits @ (4 | 8), group, .. }, Activations::Int8) =
             (self.weights, self.activations)
@@ -120,6 +133,15 @@ impl Linear {
             }
             Weights::Dense(Float::F16) => self.waves::<F16>(source, &by_expert, x, out),
             Weights::Dense(Float::Bf16) => self.waves::<Bf16>(source, &by_expert, x, out),
+        }
+    }
+
+    /// How many rows the matrix unit computes, if it does.
+    #[cfg(target_arch = "x86_64")]
+    fn rows_of_matrix_unit(&self) -> Option<usize> {
+        match (self.unit, self.weights, &self.rows) {
+            (Unit::Matrix, Weights::Dense(_), Rows::All(rows)) => matrix::is_usable().then_some(*rows),
+            _ => None,
         }
     }
 
@@ -188,7 +210,7 @@ impl Linear {
                         Some(rows) => rows.push((i / sharing, i)),
                         None => {
                             let bytes = self.n * self.float.bytes();
-                            std::ptr::write_bytes(out.0.add(i * bytes), 0, bytes);
+                            std::ptr::write_bytes(out.to.add(i * bytes), 0, bytes);
                         }
                     }
                 }

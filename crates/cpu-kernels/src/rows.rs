@@ -44,14 +44,25 @@ pub enum Act {
     Relu,
 }
 
-/// `act(gate) * up`. Inputs: `[rows, 2 * width]`, gate first, or with `apart` gate and up, `[rows, width]`.
+/// `act(gate) * up`, or `act(gate)`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gated {
     pub act: Act,
     pub float: Float,
     pub rows: usize,
     pub width: usize,
-    pub apart: bool,
+    pub inputs: Gates,
+}
+
+/// The inputs of a gated activation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gates {
+    /// One, `[rows, 2 * width]`: gate, then up.
+    Joined,
+    /// Gate and up, `[rows, width]`.
+    Apart,
+    /// The gate, `[rows, width]`, and nothing to multiply.
+    Alone,
 }
 
 #[derive(Clone, Copy)]
@@ -206,7 +217,11 @@ impl Gated {
     /// # Safety
     /// The buffers have the sizes named above.
     pub(super) unsafe fn run(&self, inputs: &[*const u8], out: *mut u8) {
-        let up = if self.apart { inputs[1] } else { self.float.at(inputs[0], self.width) };
+        let up = match self.inputs {
+            Gates::Joined => self.float.at(inputs[0], self.width),
+            Gates::Apart => inputs[1],
+            Gates::Alone => std::ptr::null(),
+        };
         let all = GatedPart { what: self, gate: inputs[0], up, out, first: 0, end: self.rows };
         // An exponential costs about as much as eight additions.
         let isa = simd::isa();
@@ -253,24 +268,30 @@ unsafe fn activate<S: Simd, const ACT: u8>(x: S::F) -> S::F {
 impl GatedPart<'_> {
     #[inline(always)]
     unsafe fn each<S: Simd, const ACT: u8>(&self) {
-        let Gated { width, float, apart, .. } = *self.what;
-        let stride = if apart { width } else { 2 * width };
+        let Gated { width, float, inputs, .. } = *self.what;
+        let (stride, multiplies) = match inputs {
+            Gates::Joined => (2 * width, true),
+            Gates::Apart => (width, true),
+            Gates::Alone => (width, false),
+        };
         for row in self.first..self.end {
             let (from, to) = (row * stride, row * width);
             let mut i = 0;
             while i + S::LANES <= width {
-                let v = S::mul(
-                    activate::<S, ACT>(load::<S>(self.gate, float, from + i)),
-                    load::<S>(self.up, float, from + i),
-                );
+                let mut v = activate::<S, ACT>(load::<S>(self.gate, float, from + i));
+                if multiplies {
+                    v = S::mul(v, load::<S>(self.up, float, from + i));
+                }
                 store::<S>(self.out, float, to + i, v);
                 i += S::LANES;
             }
             if i < width {
-                let (mut gate, mut up) = ([0f32; 16], [0f32; 16]);
+                let (mut gate, mut up) = ([0f32; 16], [1f32; 16]);
                 for j in 0..width - i {
                     gate[j] = load1(self.gate, float, from + i + j);
-                    up[j] = load1(self.up, float, from + i + j);
+                    if multiplies {
+                        up[j] = load1(self.up, float, from + i + j);
+                    }
                 }
                 let v = S::mul(activate::<S, ACT>(S::load(gate.as_ptr())), S::load(up.as_ptr()));
                 S::store(gate.as_mut_ptr(), v);

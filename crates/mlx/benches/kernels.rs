@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use mlx::cpu::{self, Act, Activations, AttentionMetadata, PagedAttention, Projected, Rope};
+use mlx::cpu::{self, Act, Activations, AttentionMetadata, PagedAttention, Projected, Rope, Unit};
 use mlx::{Array, Dtype, QuantMode, Result, RotaryPairing};
 
 fn random(shape: &[i32], dtype: Dtype, seed: u64) -> Result<Array> {
@@ -96,10 +96,10 @@ fn products() -> Result<()> {
                 let x = random(&[m, k], Dtype::F32, 2)?;
                 let flops = 2.0 * f64::from(m) * f64::from(n) * f64::from(k);
                 let name = format!("qmm{bits} {scales} {m}x{n}x{k}");
-                let exact = || cpu::qmm(&x, &w, Activations::Exact);
+                let exact = || cpu::qmm(&x, &w, None, Activations::Exact);
                 row(&name, flops, &exact, &|| x.quantized_matmul(&w))?;
                 if matches!(bits, 4 | 8) {
-                    let int8 = || cpu::qmm(&x, &w, Activations::Int8);
+                    let int8 = || cpu::qmm(&x, &w, None, Activations::Int8);
                     row_beside((&format!("int8 {name}"), "exact"), flops, &int8, &exact)?;
                 }
             }
@@ -111,7 +111,12 @@ fn products() -> Result<()> {
                 let flops = 2.0 * f64::from(m) * f64::from(n) * f64::from(k);
                 let name = format!("matmul_t {dtype} {m}x{n}x{k}");
                 let theirs = || x.astype(dtype)?.matmul(&w.t()?);
-                row(&name, flops, &|| cpu::matmul_t(&x, &w), &theirs)?;
+                let vectors = || cpu::matmul_t(&x, &w, None, Unit::Vector);
+                row(&name, flops, &vectors, &theirs)?;
+                if cpu::has_matrix_unit() {
+                    let tiles = || cpu::matmul_t(&x, &w, None, Unit::Matrix);
+                    row_beside((&format!("matrix unit {name}"), "vectors"), flops, &tiles, &vectors)?;
+                }
             }
         }
     }
@@ -313,7 +318,7 @@ fn noise() -> Result<()> {
     }
     let weights = random(&[2048, 2048], Dtype::F32, 1)?.quantize(64, 4, QuantMode::Affine)?;
     let x = random(&[16, 2048], Dtype::F32, 2)?;
-    let product = || cpu::qmm(&x, &weights, Activations::Exact);
+    let product = || cpu::qmm(&x, &weights, None, Activations::Exact);
     let (one, _) = time(&product, Duration::from_millis(200))?;
     let calls = Duration::from_millis(30).div_duration_f64(one) as usize;
     let work = || -> Result<f64> {

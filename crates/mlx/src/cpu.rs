@@ -8,7 +8,7 @@
 
 use mlx_sys as sys;
 use omnibus_cpu_kernels::{
-    self as kernels, Center, Embed, Float, Gated, Kernel, Linear, Norm, Rows, Weights,
+    self as kernels, Center, Embed, Float, Gated, Gates, Kernel, Linear, Norm, Rows, Weights,
 };
 use sys::kernels::{Node, kernel_arrays};
 
@@ -32,7 +32,8 @@ pub use choose::{TokenMasks, XtcRows, choose_tokens};
 pub use latent::{LatentOutput, PagedLatentAttention};
 pub use low_rank::LowRank;
 pub use omnibus_cpu_kernels::{
-    Act, Activations, Ends, Isa, Packing, Projected, RotaryAxes, isa, limit_isa, threads,
+    Act, Activations, Ends, Isa, Packing, Projected, RotaryAxes, Unit, has_matrix_unit, isa, limit_isa,
+    threads,
 };
 pub use recurrent::{CausalConv, Recurrence, Rule};
 pub use route::{Route, weighted_sum};
@@ -43,10 +44,11 @@ pub fn available() -> bool {
     matches!(crate::device::default(), Ok(crate::device::Device::Cpu))
 }
 
-/// `x @ w.T` with quantized weights: `[…, in]` to `[…, out]`. Formats other than affine go to MLX.
-pub fn qmm(x: &Array, w: &Quantized, activations: Activations) -> Result<Array> {
+/// `x @ w.T + bias` with quantized weights: `[…, in]` to `[…, out]`, bias `[out]`. Formats other than affine go to MLX.
+pub fn qmm(x: &Array, w: &Quantized, bias: Option<&Array>, activations: Activations) -> Result<Array> {
     if w.mode != QuantMode::Affine {
-        return x.quantized_matmul(w);
+        let product = x.quantized_matmul(w)?;
+        return Ok(bias.map_or(product.clone(), |bias| product + bias));
     }
     let op = Op { name: "cpu::qmm", inputs: &[x, &w.weight, &w.scales] };
     let packed = Packed::check(&op, w)?;
@@ -57,16 +59,19 @@ pub fn qmm(x: &Array, w: &Quantized, activations: Activations) -> Result<Array> 
     let kernel = Linear {
         weights: packed.weights,
         activations,
+        unit: Unit::Vector,
         float,
         n: packed.n,
         k: packed.k,
         rows: Rows::All(rows),
+        bias: op.bias(bias, packed.n)?,
     };
-    one(&op, Kernel::Linear(kernel), &[x, &w.weight, &w.scales, packed.biases], &shape, x.dtype()?)
+    let inputs = [x, &w.weight, &w.scales, packed.biases].into_iter().chain(bias);
+    one(&op, Kernel::Linear(kernel), &inputs.collect::<Vec<_>>(), &shape, x.dtype()?)
 }
 
-/// `x @ w.T` with floats of any of three types: `[…, in]` and `[out, in]` to `[…, out]`.
-pub fn matmul_t(x: &Array, w: &Array) -> Result<Array> {
+/// `x @ w.T + bias` with floats of any of three types: `[…, in]`, `[out, in]` and `[out]` to `[…, out]`.
+pub fn matmul_t(x: &Array, w: &Array, bias: Option<&Array>, unit: Unit) -> Result<Array> {
     let op = Op { name: "cpu::matmul_t", inputs: &[x, w] };
     let &[n, k] = w.shape() else { return Err(op.fail("the weights have two axes")) };
     let (outer, rows) = op.rows(x, k as usize)?;
@@ -74,12 +79,15 @@ pub fn matmul_t(x: &Array, w: &Array) -> Result<Array> {
     let kernel = Linear {
         weights,
         activations: Activations::Exact,
+        unit,
         float: op.float(x)?,
         n: n as usize,
         k: k as usize,
         rows: Rows::All(rows),
+        bias: op.bias(bias, n as usize)?,
     };
-    one(&op, Kernel::Linear(kernel), &[x, w], &with_last(&outer, n as usize)?, x.dtype()?)
+    let inputs: Vec<&Array> = [x, w].into_iter().chain(bias).collect();
+    one(&op, Kernel::Linear(kernel), &inputs, &with_last(&outer, n as usize)?, x.dtype()?)
 }
 
 /// [`qmm`] for a mixture of experts: x `[rows, in]`, or `[rows, chosen, in]` for a row per choice, experts
@@ -147,6 +155,17 @@ pub fn layer_norm<'a>(
         .map(|(_, normed)| normed)
 }
 
+/// `x + residual`, and the layer norm of that.
+pub fn add_layer_norm<'a>(
+    x: &'a Array,
+    residual: &'a Array,
+    weight: impl Into<Option<&'a Array>>,
+    bias: impl Into<Option<&'a Array>>,
+    eps: f32,
+) -> Result<(Array, Array)> {
+    norm("cpu::add_layer_norm", Center::Mean, (x, Some(residual)), (weight.into(), bias.into()), eps)
+}
+
 fn norm(
     name: &'static str,
     center: Center,
@@ -192,8 +211,19 @@ pub fn gated(gate_up: &Array, act: Act) -> Result<Array> {
     };
     op.require(both % 2 == 0, "the last axis holds gate and up")?;
     let (rows, width) = (count(outer), both as usize / 2);
-    let kernel = Gated { act, float: op.float(gate_up)?, rows, width, apart: false };
+    let kernel = Gated { act, float: op.float(gate_up)?, rows, width, inputs: Gates::Joined };
     one(&op, Kernel::Gated(kernel), &[gate_up], &with_last(outer, width)?, gate_up.dtype()?)
+}
+
+/// `act(x)`.
+pub fn activated(x: &Array, act: Act) -> Result<Array> {
+    let op = Op { name: "cpu::activated", inputs: &[x] };
+    let Some((&width, outer)) = x.shape().split_last() else {
+        return Err(op.fail("a scalar has no rows"));
+    };
+    let (rows, width) = (count(outer), width as usize);
+    let kernel = Gated { act, float: op.float(x)?, rows, width, inputs: Gates::Alone };
+    one(&op, Kernel::Gated(kernel), &[x], x.shape(), x.dtype()?)
 }
 
 /// `act(gate) * up` for arrays of the same shape.
@@ -205,7 +235,7 @@ pub fn gated2(gate: &Array, up: &Array, act: Act) -> Result<Array> {
         return Err(op.fail("a scalar has no rows"));
     };
     let (rows, width) = (count(outer), width as usize);
-    let kernel = Gated { act, float: op.float(gate)?, rows, width, apart: true };
+    let kernel = Gated { act, float: op.float(gate)?, rows, width, inputs: Gates::Apart };
     one(&op, Kernel::Gated(kernel), &[gate, up], gate.shape(), gate.dtype()?)
 }
 
@@ -261,6 +291,16 @@ impl Op<'_> {
         }
     }
 
+    /// The type of a bias with `n` elements.
+    fn bias(&self, bias: Option<&Array>, n: usize) -> Result<Option<Float>> {
+        let Some(bias) = bias else { return Ok(None) };
+        self.require(
+            matches!(bias.shape(), [width] if *width as usize == n),
+            "the bias is as long as a result",
+        )?;
+        self.float(bias).map(Some)
+    }
+
     /// All axes of x but the last, which must be `k`; and their product.
     fn rows(&self, x: &Array, k: usize) -> Result<(Vec<i32>, usize)> {
         match x.shape().split_last() {
@@ -288,10 +328,12 @@ impl Op<'_> {
         let kernel = Linear {
             weights,
             activations: Activations::Exact,
+            unit: Unit::Vector,
             float: self.float(x)?,
             n,
             k,
             rows: rows_chosen,
+            bias: None,
         };
         Ok((kernel, [rows, choices, size(n)?]))
     }

@@ -121,6 +121,13 @@ impl Blueprint {
         }
     }
 
+    /// Whether all layers attend to all positions of a text, which is then computed whole.
+    pub(crate) fn is_encoder(&self) -> bool {
+        let attentions = || self.layers.iter().flat_map(|layer| layer.mixer.attentions());
+        attentions().all(|attention| attention.bidirectional == Bidirectional::Symmetric)
+            && attentions().next().is_some()
+    }
+
     /// Where its layers attend to later positions, if some do.
     fn directions(&self) -> Bidirectional {
         let attentions = self.layers.iter().flat_map(|layer| layer.mixer.attentions());

@@ -19,7 +19,7 @@ mod weight;
 use std::cell::OnceCell;
 
 use mlx::Array;
-use mlx::cpu::{Activations, Projected};
+use mlx::cpu::{Activations, Projected, Unit};
 
 use crate::environment;
 use crate::forward::{AttentionPath, AttentionReads, ForwardContext, Gather, Run};
@@ -89,7 +89,17 @@ impl Kernels {
 
     /// Their operations, with a choice of kernels of their own: all.
     pub(crate) fn ops(self) -> Ops {
-        let on_cpu = |activations| Ops::new(|_| cpu_ops::CpuKernels { activations });
+        self.ops_by(Unit::Vector)
+    }
+
+    /// Their operations where an input is computed whole: no other pass has to give its rows the same bits, and few have so
+    /// few rows that a matrix unit is slower.
+    pub(crate) fn encoder_ops(self) -> Ops {
+        self.ops_by(Unit::Matrix)
+    }
+
+    fn ops_by(self, unit: Unit) -> Ops {
+        let on_cpu = |activations| Ops::new(|_| cpu_ops::CpuKernels { activations, unit });
         match self {
             Self::Mlx => Ops::new(|_| operations::NoKernels),
             Self::Cpu => on_cpu(Activations::Exact),

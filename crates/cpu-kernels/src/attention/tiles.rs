@@ -373,7 +373,8 @@ impl<F: Format> Attend<'_, F> {
             *scores.add(i) = f32::NEG_INFINITY;
         }
         // Empty where rows have no ends.
-        for i in seen.own..seen.to {
+        let hidden = if self.tile.segment.shares_end { 0..0 } else { seen.own..seen.to };
+        for i in hidden {
             if self.tile.call.hides(&self.tile.segment, seen.row, seen.start + i) {
                 *scores.add(i) = f32::NEG_INFINITY;
             }

@@ -91,7 +91,7 @@ impl Case {
             group: self.group,
             by_expert: vec![rows.clone().zip(0..rows.len()).collect()],
             x: Input(self.x.as_ptr().cast(), Float::F32),
-            out: Output(out.as_mut_ptr().cast(), Float::F32),
+            out: Output { to: out.as_mut_ptr().cast(), float: Float::F32, bias: None },
         };
         // SAFETY: the buffers have the sizes of the product, and the caller chose instructions that are there.
         unsafe { if self.bits == 4 { product.run::<Q4>(isa) } else { product.run::<Q8>(isa) } }

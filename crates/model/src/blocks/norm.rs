@@ -81,10 +81,10 @@ impl NormBlock {
     fn forward_sum(&self, sum: &Array, term: &Term) -> mlx::Result<(Array, Array)> {
         match &self.kind {
             NormKind::Rms { weight } => self.ops.add_rms_norm(sum, term, weight, self.eps),
-            NormKind::ScaledRms { .. }
-            | NormKind::Layer { .. }
-            | NormKind::Gain { .. }
-            | NormKind::Absent => {
+            NormKind::Layer { weight, bias } => {
+                self.ops.add_layer_norm(sum, term, weight, bias.as_deref(), self.eps)
+            }
+            NormKind::ScaledRms { .. } | NormKind::Gain { .. } | NormKind::Absent => {
                 let sum = self.ops.add(sum, term)?;
                 let normed = self.forward(&sum)?;
                 Ok((sum, normed))

@@ -26,6 +26,18 @@ use crate::{Activation, kv_format};
 pub(super) struct CpuKernels {
     /// What products with quantized weights do with the rows.
     pub(super) activations: cpu::Activations,
+    /// What computes products with dense weights.
+    pub(super) unit: cpu::Unit,
+}
+
+impl CpuKernels {
+    /// `x · Wᵀ + bias`.
+    fn product(&self, x: &Array, weight: &Weight, bias: Option<&Array>) -> mlx::Result<Array> {
+        match weight {
+            Weight::Dense(weight) => cpu::matmul_t(x, weight, bias, self.unit),
+            Weight::Packed(packed) => cpu::qmm(x, packed, bias, self.activations),
+        }
+    }
 }
 
 /// What a kernel made, if there is one.
@@ -87,10 +99,11 @@ impl KernelSet for CpuKernels {
     }
 
     fn linear(&self, x: &Array, weight: &Weight) -> Made {
-        match weight {
-            Weight::Dense(weight) => cpu::matmul_t(x, weight).map(Some),
-            Weight::Packed(packed) => cpu::qmm(x, packed, self.activations).map(Some),
-        }
+        self.product(x, weight, None).map(Some)
+    }
+
+    fn biased_linear(&self, x: &Array, weight: &Weight, bias: &Array) -> Made {
+        self.product(x, weight, Some(bias)).map(Some)
     }
 
     fn expert_linear(&self, x: &Array, experts: &ChosenExperts, weight: &Weight) -> Made {
@@ -134,21 +147,28 @@ impl KernelSet for CpuKernels {
     }
 
     fn add_rms_norm(&self, sum: &Array, term: &Term, weight: &Array, eps: f32) -> Made<(Array, Array)> {
-        let term = match &term.joined {
-            Joined::Normed { weight, eps } => cpu::rms_norm(&term.rows, weight, *eps)?,
-            Joined::Plain | Joined::Scaled(_) => mlx_ops::joined(term)?,
-        };
-        cpu::add_rms_norm(sum, &term, weight, eps).map(Some)
+        cpu::add_rms_norm(sum, &joined(term)?, weight, eps).map(Some)
     }
 
     fn layer_norm(&self, x: &Array, weight: &Array, bias: Option<&Array>, eps: f32) -> Made {
-        bias.map(|bias| cpu::layer_norm(x, weight, bias, eps)).transpose()
+        cpu::layer_norm(x, weight, bias, eps).map(Some)
+    }
+
+    fn add_layer_norm(
+        &self,
+        sum: &Array,
+        term: &Term,
+        weight: &Array,
+        bias: Option<&Array>,
+        eps: f32,
+    ) -> Made<(Array, Array)> {
+        cpu::add_layer_norm(sum, &joined(term)?, weight, bias, eps).map(Some)
     }
 
     fn act(&self, x: &Array, act: Activation) -> Made {
         match (act, act_of(act)) {
             (Activation::Relu2, _) => cpu::gated2(x, x, cpu::Act::Relu).map(Some),
-            (_, Some(act)) => cpu::gated2(x, &Array::ones(x.shape(), x.dtype()?)?, act).map(Some),
+            (_, Some(act)) => cpu::activated(x, act).map(Some),
             (_, None) => Ok(None),
         }
     }
@@ -187,7 +207,7 @@ impl KernelSet for CpuKernels {
     fn convolve_map(&self, call: &ConvolutionCall) -> Made {
         match call.groups {
             // MLX's product of large convolutions is slow on CPUs.
-            1 => call.by_products(cpu::matmul_t).map(Some),
+            1 => call.by_products(|x, weight| cpu::matmul_t(x, weight, None, self.unit)).map(Some),
             _ => Ok(None),
         }
     }
@@ -238,6 +258,14 @@ impl KernelSet for CpuKernels {
         layer: &mut LayerContext,
     ) -> Made {
         recurrent::wkv(rows, weights, layer).map(Some)
+    }
+}
+
+/// What joins a sum, `[T, hidden]`.
+fn joined(term: &Term) -> mlx::Result<Array> {
+    match &term.joined {
+        Joined::Normed { weight, eps } => cpu::rms_norm(&term.rows, weight, *eps),
+        Joined::Plain | Joined::Scaled(_) => mlx_ops::joined(term),
     }
 }
 

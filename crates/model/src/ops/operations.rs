@@ -262,6 +262,20 @@ operations! {
         self.add_term(sum, &self.joined(term)?, None)
     }
 
+    /// `sum + term`, and its layer norm.
+    fn add_layer_norm(
+        &self,
+        sum: &Array,
+        term: &Term,
+        weight: &Array,
+        bias: Option<&Array>,
+        eps: f32
+    ) -> (Array, Array) {
+        let sum = self.add(sum, term)?;
+        let normed = self.layer_norm(&sum, weight, bias, eps)?;
+        Ok((sum, normed))
+    }
+
     /// `sum + term`, or `sum + sigmoid(gate) · term` with one logit for each row, `[T, 1]`; all others `[T, hidden]`.
     fn add_term(&self, sum: &Array, term: &Array, gate: Option<&Array>) -> Array {
         Ok(match gate {

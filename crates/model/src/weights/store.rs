@@ -45,7 +45,7 @@ impl Store {
     ) -> Result<Self, LoadError> {
         let Published { weights, quantization, stored, .. } =
             published(blueprint, quantization, weights, &[])?;
-        let ops = kernels.ops();
+        let ops = if blueprint.is_encoder() { kernels.encoder_ops() } else { kernels.ops() };
         let activations = ops.activations().unwrap_or(stored);
         let rotated = blueprint.rotated.iter().map(|module| (module.path.clone(), module.block)).collect();
         let (adapters, hidden) = (Rc::default(), blueprint.hidden);
@@ -70,7 +70,7 @@ impl Store {
         activations: Dtype,
         hidden: usize,
     ) -> Self {
-        let ops = kernels.ops();
+        let ops = kernels.encoder_ops();
         let activations = ops.activations().unwrap_or(activations);
         Self {
             weights,

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use mlx::device::Device;
-use mlx::{Array, Dtype, random};
+use mlx::{Array, Dtype, cpu, random};
 use omnibus_engine::{DeviceChoice, StartError, choose_device};
 use serde::Serialize;
 
@@ -48,7 +48,9 @@ fn measure() -> mlx::Result<DeviceLimits> {
         Device::Cpu => DeviceLimits {
             read_bytes_per_s: cpu_read_bytes_per_s(),
             // The kernels that models run on: MLX's own product may have no BLAS behind it.
-            matmul_flops: matmul_flops(CPU_MATMUL, Dtype::F32, mlx::cpu::matmul_t)?,
+            matmul_flops: matmul_flops(CPU_MATMUL, Dtype::F32, |x, w| {
+                cpu::matmul_t(x, w, None, cpu::Unit::Vector)
+            })?,
             matmul_dtype: "f32",
         },
     };

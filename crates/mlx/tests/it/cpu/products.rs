@@ -1,6 +1,6 @@
 //! Our CPU kernels against MLX's own ops, and the promise that a row's bits depend on nothing but the row.
 
-use mlx::cpu::{self, Act, Activations, Isa};
+use mlx::cpu::{self, Act, Activations, Isa, Unit};
 use mlx::{Array, Dtype, QuantMode, Quantized, Result};
 
 use super::{with_each_isa, with_this_isa};
@@ -91,7 +91,7 @@ fn quantized_products_agree_with_mlx() -> Result<()> {
                     let tolerance = rounding(x.dtype()?).max(rounding(scales));
                     check_close(
                         &format!("{bits} bits"),
-                        &cpu::qmm(&x, &w, Activations::Exact)?,
+                        &cpu::qmm(&x, &w, None, Activations::Exact)?,
                         &want,
                         tolerance,
                     )?;
@@ -115,7 +115,7 @@ fn a_row_of_a_quantized_product_depends_on_itself_only() -> Result<()> {
             for (n, k) in [(96, 2048), (37, 640)] {
                 let w = quantized(n, k, bits, group, scales)?;
                 let x = random(&[600, k], Dtype::F32, 3)?;
-                check_rows(&format!("{bits} bits"), &x, |x| cpu::qmm(x, &w, Activations::Exact))?;
+                check_rows(&format!("{bits} bits"), &x, |x| cpu::qmm(x, &w, None, Activations::Exact))?;
             }
         }
         Ok(())
@@ -131,12 +131,44 @@ fn dense_products_agree_with_mlx_and_rows_are_independent() -> Result<()> {
                 for (m, float) in [(1, Dtype::F32), (6, Dtype::Bf16), (40, Dtype::F16), (300, Dtype::F32)] {
                     let x = random(&[m, k], float, m as u64)?;
                     let want = x.astype(Dtype::F32)?.matmul(&w.astype(Dtype::F32)?.t()?)?;
-                    check_close(&format!("{dtype}"), &cpu::matmul_t(&x, &w)?, &want, rounding(float))?;
+                    for unit in [Unit::Vector, Unit::Matrix] {
+                        let product = cpu::matmul_t(&x, &w, None, unit)?;
+                        check_close(&format!("{dtype} {unit:?}"), &product, &want, rounding(float))?;
+                    }
                 }
-                check_rows(&format!("{dtype}"), &random(&[200, k], Dtype::F32, 9)?, |x| {
-                    cpu::matmul_t(x, &w)
-                })?;
+                for unit in [Unit::Vector, Unit::Matrix] {
+                    check_rows(&format!("{dtype} {unit:?}"), &random(&[200, k], Dtype::F32, 9)?, |x| {
+                        cpu::matmul_t(x, &w, None, unit)
+                    })?;
+                }
             }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_bias_is_added_to_the_bits_of_the_product() -> Result<()> {
+    with_each_isa(|_| {
+        for n in [64, 37] {
+            let (w, bias) = (random(&[n, 96], Dtype::F32, 5)?, random(&[n], Dtype::Bf16, 6)?);
+            let packed = quantized(n, 96, 4, 32, Dtype::F32)?;
+            for rows in [1, 5, 40] {
+                let x = random(&[rows, 96], Dtype::F32, 7)?;
+                for unit in [Unit::Vector, Unit::Matrix] {
+                    let both = [Some(&bias), None].map(|bias| cpu::matmul_t(&x, &w, bias, unit));
+                    let [biased, plain] = both;
+                    assert_eq!(values(&biased?)?, values(&(plain? + &bias))?, "{n} {rows} {unit:?}");
+                }
+                for activations in [Activations::Exact, Activations::Int8] {
+                    let both = [Some(&bias), None].map(|bias| cpu::qmm(&x, &packed, bias, activations));
+                    let [biased, plain] = both;
+                    assert_eq!(values(&biased?)?, values(&(plain? + &bias))?, "{n} {rows} {activations:?}");
+                }
+            }
+            let wrong = random(&[n + 1], Dtype::F32, 8)?;
+            let error = cpu::matmul_t(&random(&[2, 96], Dtype::F32, 7)?, &w, Some(&wrong), Unit::Vector);
+            assert!(error.unwrap_err().to_string().contains("as long as a result"));
         }
         Ok(())
     })
@@ -148,7 +180,7 @@ fn instruction_sets_with_fma_give_the_same_products() -> Result<()> {
     let products = std::sync::Mutex::new(Vec::new());
     with_each_isa(|isa| {
         if isa != Isa::Portable {
-            products.lock().unwrap().push(values(&cpu::qmm(&x, &w, Activations::Exact)?)?);
+            products.lock().unwrap().push(values(&cpu::qmm(&x, &w, None, Activations::Exact)?)?);
         }
         Ok(())
     })?;
@@ -175,7 +207,7 @@ fn activations_in_8_bits_are_near_and_experts_have_the_bits_of_one_product() -> 
                 let part = |a: &Array| a.take(&id, 0)?.squeeze(&[0]);
                 let biases = w.biases.as_ref().map(&part).transpose()?;
                 let w = Quantized { weight: part(&w.weight)?, scales: part(&w.scales)?, biases, ..w.clone() };
-                values(&cpu::qmm(&x.slice(&[at, 0], &[at + 1, k])?, &w, Activations::Int8)?)
+                values(&cpu::qmm(&x.slice(&[at, 0], &[at + 1, k])?, &w, None, Activations::Int8)?)
             };
             let alone = (0..9).map(one).collect::<Result<Vec<_>>>()?.concat();
             assert_eq!(alone, values(&int8)?);
@@ -191,11 +223,11 @@ fn strided_inputs_and_outer_axes_are_fine() -> Result<()> {
     let x = random(&[128, 3, 2], Dtype::F32, 1)?.transpose(&[2, 1, 0])?;
     let want = x.quantized_matmul(&w)?;
     assert_eq!(want.shape(), [2, 3, 24]);
-    check_close("transposed", &cpu::qmm(&x, &w, Activations::Exact)?, &want, 1e-5)?;
+    check_close("transposed", &cpu::qmm(&x, &w, None, Activations::Exact)?, &want, 1e-5)?;
     let broadcast = random(&[128], Dtype::F32, 1)?.broadcast_to(&[5, 128])?;
     check_close(
         "broadcast",
-        &cpu::qmm(&broadcast, &w, Activations::Exact)?,
+        &cpu::qmm(&broadcast, &w, None, Activations::Exact)?,
         &broadcast.quantized_matmul(&w)?,
         1e-5,
     )
@@ -228,7 +260,7 @@ fn experts_agree_with_one_product_each() -> Result<()> {
             let part = |a: &Array| a.take(&Array::from_slice(&[id], &[1])?, 0)?.squeeze(&[0]);
             let biases = w.biases.as_ref().map(&part).transpose()?;
             let one = Quantized { weight: part(&w.weight)?, scales: part(&w.scales)?, biases, ..w.clone() };
-            let alone = values(&cpu::qmm(&shared.slice(&[0, 0], &[1, k])?, &one, Activations::Exact)?)?;
+            let alone = values(&cpu::qmm(&shared.slice(&[0, 0], &[1, k])?, &one, None, Activations::Exact)?)?;
             assert_eq!(
                 alone,
                 values(&cpu::gather_qmm(&shared, &ids, &w, Activations::Exact)?)?[..n as usize]
@@ -262,6 +294,10 @@ fn norms_agree_with_mlx() -> Result<()> {
                 let (got_sum, got) = cpu::add_rms_norm(&x, &r, &w, 1e-5)?;
                 check_close("sum", &got_sum, &sum, 1e-7)?;
                 check_close("add_rms_norm", &got, &want, tolerance)?;
+                let want = mlx::fast::layer_norm(&wide(&sum)?, Some(&w), Some(&b), 1e-5)?;
+                let (got_sum, got) = cpu::add_layer_norm(&x, &r, &w, &b, 1e-5)?;
+                check_close("sum", &got_sum, &sum, 1e-7)?;
+                check_close("add_layer_norm", &got, &want, tolerance)?;
                 check_rows("rms_norm", &x, |x| cpu::rms_norm(x, &w, 1e-5))?;
             }
         }
@@ -290,6 +326,9 @@ fn gates_agree_with_mlx() -> Result<()> {
                 ] {
                     check_close(&format!("{act:?}"), &cpu::gated(&both, act)?, &want, rounding(dtype))?;
                     check_close(&format!("{act:?}"), &cpu::gated2(&gate, &up, act)?, &want, rounding(dtype))?;
+                    let ones = Array::ones(&[rows, width], dtype)?;
+                    let alone = values(&cpu::activated(&gate, act)?)?;
+                    assert_eq!(alone, values(&cpu::gated2(&gate, &ones, act)?)?, "{act:?} {rows} {width}");
                 }
             }
         }
@@ -322,10 +361,12 @@ fn embedding_rows_are_the_decoded_rows() -> Result<()> {
 fn wrong_shapes_are_errors_that_name_them() -> Result<()> {
     let _isa = with_this_isa();
     let w = quantized(24, 128, 4, 64, Dtype::F32)?;
-    let error = cpu::qmm(&random(&[2, 64], Dtype::F32, 1)?, &w, Activations::Exact).unwrap_err().to_string();
+    let error =
+        cpu::qmm(&random(&[2, 64], Dtype::F32, 1)?, &w, None, Activations::Exact).unwrap_err().to_string();
     assert!(error.contains("cpu::qmm") && error.contains("[2, 64]") && error.contains("128"), "{error}");
-    assert!(cpu::qmm(&Array::zeros(&[2, 128], Dtype::I32)?, &w, Activations::Exact).is_err());
-    assert!(cpu::matmul_t(&Array::zeros(&[2, 3], Dtype::F32)?, &Array::zeros(&[4, 2], Dtype::F32)?).is_err());
+    assert!(cpu::qmm(&Array::zeros(&[2, 128], Dtype::I32)?, &w, None, Activations::Exact).is_err());
+    let (x, w) = (Array::zeros(&[2, 3], Dtype::F32)?, Array::zeros(&[4, 2], Dtype::F32)?);
+    assert!(cpu::matmul_t(&x, &w, None, Unit::Matrix).is_err());
     assert!(cpu::gated(&Array::zeros(&[2, 3], Dtype::F32)?, Act::Silu).is_err());
     assert!(cpu::rms_norm(&Array::scalar(1.0, Dtype::F32)?, None, 1e-5).is_err());
     Ok(())
@@ -336,7 +377,7 @@ fn nothing_in_nothing_out() -> Result<()> {
     let _isa = with_this_isa();
     let w = quantized(24, 128, 4, 64, Dtype::F32)?;
     let none = Array::zeros(&[0, 128], Dtype::F32)?;
-    assert_eq!(values(&cpu::qmm(&none, &w, Activations::Exact)?)?, [0.0; 0]);
+    assert_eq!(values(&cpu::qmm(&none, &w, None, Activations::Exact)?)?, [0.0; 0]);
     assert_eq!(values(&cpu::rms_norm(&none, None, 1e-5)?)?, [0.0; 0]);
     assert_eq!(values(&cpu::gated(&none, Act::Silu)?)?, [0.0; 0]);
     Ok(())
