@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use omnibus_engine::{Chat, Class};
+use serde_json::Value;
 
 use crate::access::Access;
 use crate::batches::{BatchSettings, Batches};
@@ -60,6 +61,8 @@ pub struct Settings {
     pub records: Option<Records>,
     /// Batches, where they are kept.
     pub batches: Option<BatchSettings>,
+    /// What the page shows of the settings: a list of objects with `name`, `value` and `source`. Without it there is no page.
+    pub page_settings: Option<Arc<Value>>,
 }
 
 /// Whether clients may load and unload adapters: a load reads a directory on the server.
@@ -136,6 +139,7 @@ impl Default for Settings {
             traces: None,
             records: None,
             batches: None,
+            page_settings: Some(Arc::new(Value::Array(Vec::new()))),
         }
     }
 }
@@ -178,6 +182,8 @@ pub struct App {
     pub event_logs: EventLogs,
     /// Batches, where they are kept.
     pub batches: Option<Batches>,
+    /// What the page shows of the settings. Without it there is no page.
+    pub page_settings: Option<Arc<Value>>,
     stopping: AtomicBool,
 }
 
@@ -209,6 +215,7 @@ impl App {
             records: settings.records.clone(),
             event_logs: EventLogs::default(),
             batches: settings.batches.as_ref().map(Batches::new),
+            page_settings: settings.page_settings.clone(),
             stopping: AtomicBool::new(false),
         }
     }

@@ -42,7 +42,7 @@ pub struct Authentication {
 pub async fn layer(State(auth): State<Authentication>, mut request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let Some(key) = auth.keys.find(presented(request.headers())) else {
-        if !OPEN.contains(&path) {
+        if !OPEN.contains(&path) && !is_page_file(path) {
             return ApiError::unauthorized().into_response();
         }
         request.extensions_mut().insert(Tenant::default());
@@ -70,6 +70,11 @@ pub async fn admin_only(request: Request, next: Next) -> Response {
         Some(Err(error)) => error.into_response(),
         None => ApiError::unauthorized().into_response(),
     }
+}
+
+/// Browsers open the page without a key, and send one with each of its calls.
+fn is_page_file(path: &str) -> bool {
+    path == "/ui" || path.strip_prefix("/ui/").is_some_and(|name| omnibus_page::file(name).is_some())
 }
 
 /// The presented key: a bearer token (OpenAI), or `x-api-key` (Anthropic).

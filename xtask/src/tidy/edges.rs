@@ -13,6 +13,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("omnibus-kv", &[]),
     ("omnibus-core", &["omnibus-kv"]),
     ("omnibus-draft", &[]),
+    ("omnibus-page", &[]),
     ("omnibus-pool", &[]),
     ("omnibus-pooler", &[]),
     ("omnibus-jinja", &[]),
@@ -39,7 +40,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &["mlx", "omnibus-kv", "omnibus-core", "omnibus-text", "omnibus-model", "omnibus-engine"],
     ),
     ("omnibus-batches", &[]),
-    ("omnibus-server", &["omnibus-batches", "omnibus-engine", "omnibus-pool"]),
+    ("omnibus-server", &["omnibus-batches", "omnibus-engine", "omnibus-page", "omnibus-pool"]),
     ("omnibus-hub", &[]),
     (
         "mlx-omnibus",

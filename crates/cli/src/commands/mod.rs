@@ -45,7 +45,9 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    let shown = resolved.shown();
     let Resolved { mut config, .. } = resolved;
+    config.listen.shown_settings = shown;
     let arguments = named::take(args.name, &args.arguments, &mut config)?;
     match args.name {
         CommandName::Serve => serve::run(config, &arguments),

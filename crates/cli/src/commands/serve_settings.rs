@@ -10,7 +10,7 @@ use omnibus_server::{
 };
 
 use crate::error::Error;
-use crate::settings::Listen;
+use crate::settings::{Listen, Page};
 
 /// The server's settings, before an engine with this many places in its queue.
 pub fn settings(listen: &Listen, queue_places: usize) -> Result<Settings, Error> {
@@ -46,10 +46,21 @@ pub fn settings(listen: &Listen, queue_places: usize) -> Result<Settings, Error>
         responses: Arc::new(responses),
         batches,
         adapter_updates: listen.adapter_updates,
+        page_settings: page_settings(listen)?,
         media_urls: MediaUrls::new(&listen.media_domains, &listen.media_directories)
             .map_err(|error| Error::usage(format!("--allow-media-domain and --allow-media-dir: {error}")))?,
         ..Settings::default()
     })
+}
+
+/// What the page shows of the settings; `None` without a page.
+fn page_settings(listen: &Listen) -> Result<Option<Arc<serde_json::Value>>, Error> {
+    match listen.page {
+        Page::Off => Ok(None),
+        Page::On => {
+            serde_json::to_value(&listen.shown_settings).map(Arc::new).map(Some).map_err(Error::failed)
+        }
+    }
 }
 
 fn traces(listen: &Listen) -> Result<Option<Traces>, Error> {

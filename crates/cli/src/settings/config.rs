@@ -8,6 +8,7 @@ use omnibus_offline::conversion::{Dtype, QuantMode, Recipe};
 use omnibus_server::{AdapterUpdates, AllowedHosts, AllowedOrigins, ModelNames, RequestTemplates, RootPath};
 
 use super::model_table::ModelTable;
+use super::shown::ShownSetting;
 use crate::replay::Pace;
 
 /// All settings. A command reads the groups that it has settings in.
@@ -116,6 +117,20 @@ pub struct Listen {
     pub record_bytes: u64,
     /// Most bytes of named adapters where they may.
     pub adapter_memory: u64,
+    /// Whether there is a page at `/ui`.
+    pub page: Page,
+    /// What it shows of the settings.
+    pub shown_settings: Vec<ShownSetting>,
+}
+
+/// Whether there is a page at `/ui`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Page {
+    /// There is one. Its data needs a key, where there are keys.
+    #[default]
+    On,
+    /// Its routes answer 404.
+    Off,
 }
 
 /// Several models in one server.

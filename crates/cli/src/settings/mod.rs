@@ -8,14 +8,15 @@ mod model_settings;
 mod model_table;
 pub mod program;
 mod resolve;
+mod shown;
 mod table;
 mod value;
 
 pub use config::{
     Action, BenchSettings, ClientSettings, Config, ConversionSettings, Dataset, DoctorSubject, Endpoint,
     EngineBenchSettings, EngineIsolation, IsolationSettings, LaunchAction, Listen, Log, LogFormat, Measured,
-    MetricsCompat, ModelsSubject, Output, PromptFormat, PullPolicy, SimSettings, SpeculationBenchSettings,
-    Verbosity, WeightChange,
+    MetricsCompat, ModelsSubject, Output, Page, PromptFormat, PullPolicy, SimSettings,
+    SpeculationBenchSettings, Verbosity, WeightChange,
 };
 pub use model_settings::config_of;
 pub use model_table::{ModelTable, Residency};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::shown::ShownSetting;
 use super::{Config, Kind, Scope, Setting, Value, file, of};
 use crate::command_name::CommandName;
 use crate::error::Error;
@@ -120,6 +121,22 @@ fn location(setting: &Setting, source: &ValueSource) -> String {
 }
 
 impl Resolved {
+    /// Every setting, without secrets.
+    pub fn shown(&self) -> Vec<ShownSetting> {
+        let rows = self.rows.iter().filter(|(setting, ..)| setting.scope == Scope::Everywhere);
+        let shown =
+            |(setting, value, source): &(&'static Setting, Option<Value>, ValueSource)| ShownSetting {
+                name: setting.name,
+                value: match value {
+                    Some(_) if setting.name == "api-key" => "hidden".to_owned(),
+                    Some(value) => shown_value(setting, value),
+                    None => String::new(),
+                },
+                source: source.to_string(),
+            };
+        rows.map(shown).collect()
+    }
+
     /// The output of `--print-config`: TOML, with the sources as comments.
     pub fn printed(&self) -> String {
         let rows = self.rows.iter().filter(|(setting, ..)| setting.scope == Scope::Everywhere);
@@ -127,14 +144,17 @@ impl Resolved {
             None => format!("# {} is unset", setting.name),
             Some(_) if setting.name == "api-key" => format!("# {} is hidden ({source})", setting.name),
             Some(value) => {
-                let shown = match setting.kind {
-                    Kind::Bytes => value.shown_size(),
-                    _ => value.shown(),
-                };
-                let assignment = format!("{} = {shown}", setting.name);
+                let assignment = format!("{} = {}", setting.name, shown_value(setting, value));
                 format!("{assignment:<40} # {source}")
             }
         };
         rows.map(line).collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn shown_value(setting: &Setting, value: &Value) -> String {
+    match setting.kind {
+        Kind::Bytes => value.shown_size(),
+        _ => value.shown(),
     }
 }

@@ -1,6 +1,6 @@
 //! Responses, made from [events](Event). Start at [`Framer`]; [`reply()`] sends what a framer makes.
 //!
-//! Invariant: nothing here but `openai`, `anthropic`, `responses`, `ollama` and `decisions` knows an API's format. An API is a wire module, a lowering and a framer.
+//! Invariant: nothing here but `openai`, `anthropic`, `responses`, `ollama`, `decisions` and `page` knows an API's format. An API is a wire module, a lowering and a framer.
 
 pub mod anthropic;
 mod completion;
@@ -13,6 +13,7 @@ pub mod ndjson;
 pub mod not_enforced;
 pub mod ollama;
 pub mod openai;
+pub mod page;
 mod reply;
 pub mod responses;
 pub mod sse;

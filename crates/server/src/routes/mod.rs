@@ -14,6 +14,7 @@ mod messages;
 mod models;
 mod ollama;
 mod owner;
+mod page;
 mod pooling;
 mod requests;
 mod responses;

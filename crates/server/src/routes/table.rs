@@ -7,7 +7,7 @@ use axum::routing;
 use super::responses::conversations;
 use super::{
     adapters, apply_template, audio, batches, chat, completions, decisions, files, infill, messages, models,
-    ollama, pooling, requests, responses, sessions, status, stream, tokenize, usage,
+    ollama, page, pooling, requests, responses, sessions, status, stream, tokenize, usage,
 };
 use crate::api::generate;
 use crate::openapi::{Body, Operation, Reply, Unknown, delete, get, post};
@@ -456,6 +456,27 @@ pub const ROUTES: &[Operation] = &[
         },
         || routing::post(tokenize::detokenize),
     ),
+    get("/ui", "Leads to the page of the server", || routing::get(page::redirect)).replies(Reply::Text),
+    get("/ui/", "The page of the server", || routing::get(page::index)).replies(Reply::File),
+    get("/ui/{file}", "A file of the page", || routing::get(page::file)).replies(Reply::File),
+    get("/ui/settings", "Every setting, its value and where it comes from", || routing::get(page::settings))
+        .admin(),
+    post(
+        "/ui/chat",
+        "A chat completion for the page: server-sent events with text and HTML",
+        Body::Fields {
+            tables: &[
+                wire::chat::FIELDS,
+                wire::generation::FIELDS,
+                wire::gateway::FIELDS,
+                wire::structured::FIELDS,
+            ],
+            required: &["messages"],
+            unknown: Unknown::Refused,
+        },
+        || routing::post(page::chat),
+    )
+    .replies(Reply::Stream),
     get("/health", "200 while the engine steps or is idle", || routing::get(status::health)),
     get("/ready", "200 while requests are accepted", || routing::get(status::ready)),
     get("/openapi.json", "This document", || routing::get(status::openapi)),

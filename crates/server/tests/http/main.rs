@@ -20,6 +20,7 @@ mod messages;
 mod metrics;
 mod mutated;
 mod ollama;
+mod page;
 mod pooling;
 mod recording;
 mod refusals;

@@ -2,9 +2,9 @@
 
 use omnibus_server::{AdapterUpdates, ModelNames, RequestTemplates};
 
-use super::SERVE;
+use super::{SERVE, choose};
 use crate::command_name::CommandName;
-use crate::settings::{Kind, Scope, Setting};
+use crate::settings::{Kind, Page, Scope, Setting, choice};
 
 /// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
@@ -128,6 +128,20 @@ pub const SETTINGS: &[Setting] = &[
             config.listen.batch_width = usize::try_from(value.count()).map_err(|error| error.to_string())?;
             Ok(())
         },
+    },
+    Setting {
+        name: "ui",
+        short: None,
+        kind: Kind::Choice(&[
+            choice("on", |config| config.listen.page = Page::On),
+            choice("off", |config| config.listen.page = Page::Off),
+        ]),
+        default: "on",
+        section: "Network",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "The page at /ui: chat, the engine as it runs, models, requests and settings. The page itself needs no key, its data does.",
+        set: choose,
     },
     Setting {
         name: "trust-request-chat-template",

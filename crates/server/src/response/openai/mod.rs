@@ -168,7 +168,7 @@ fn usage_of(usage: Usage) -> wire::Usage {
 }
 
 /// OpenAI's finish reason. `cancelled` is ours: only the client that cancels sees it.
-fn finish_reason(reason: FinishReason) -> &'static str {
+pub fn finish_reason(reason: FinishReason) -> &'static str {
     match reason {
         FinishReason::Stop => "stop",
         FinishReason::Length => "length",

@@ -1,0 +1,68 @@
+// Models: which are loaded, what they take, loading, unloading and downloads.
+
+import { call, jsonLines } from "./api.js";
+import { ago, button, bytes, el, failure, number, table, whileShown } from "./dom.js";
+
+export function modelsView() {
+  const list = el("div");
+  const messages = el("div", { role: "status" });
+  const view = el("section", { "aria-label": "Models" }, el("h2", {}, "Models"), messages, list, pullForm(messages, () => refresh()));
+  const act = async (verb, model) => {
+    messages.replaceChildren(`${verb === "load" ? "Loading" : "Unloading"} ${model} …`);
+    try {
+      await call(`/v1/models/${verb}`, { method: "POST", body: { model } });
+      messages.replaceChildren();
+    } catch (error) {
+      messages.replaceChildren(failure(error));
+    }
+    refresh();
+  };
+  const refresh = async () => {
+    try {
+      const { data } = await call("/v1/models");
+      list.replaceChildren(table(`${data.length} models and adapters`,
+        ["Model", "State", "Memory", "Requests", "Last used", "Context", "Kind", ""], data.map((model) => row(model, act))));
+    } catch (error) {
+      list.replaceChildren(failure(error));
+    }
+  };
+  whileShown(view, 3000, refresh);
+  return view;
+}
+
+function row(model, act) {
+  const memory = model.memory ?? {};
+  const state = model.status?.value ?? (model.loaded ? "loaded" : "");
+  const kind = [model.architecture, model.quantization, model.task].filter(Boolean).join(", ");
+  const requests = `${memory.active_requests ?? 0}${memory.waiting_requests ? ` + ${memory.waiting_requests} waiting` : ""}`;
+  const verb = model.loaded ? "unload" : "load";
+  const action = model.parent ? "" : button(model.loaded ? "Unload" : "Load", () => act(verb, model.id),
+    { "aria-label": `${model.loaded ? "Unload" : "Load"} ${model.id}` });
+  const why = model.status?.failed_reason ?? model.status?.error;
+  return [model.id, why ? `${state}: ${why}` : state, memory.bytes ? bytes(memory.bytes) : "", requests,
+    ago(memory.last_used), model.context_length ? number(model.context_length) : "", kind, action];
+}
+
+/** Downloads a model from the hub, with its progress. */
+function pullForm(messages, done) {
+  const name = el("input", { required: true, placeholder: "org/name", pattern: "[^/ ]+/[^/ ]+", "aria-describedby": "pull-hint" });
+  const progress = el("progress", { max: "1", value: "0", hidden: true, "aria-label": "Download" });
+  const pull = async (event) => {
+    event.preventDefault();
+    progress.hidden = false;
+    try {
+      for await (const line of jsonLines("/api/pull", { method: "POST", body: { model: name.value } })) {
+        if (line.error) throw new Error(line.error);
+        if (line.total) progress.value = (line.completed ?? 0) / line.total;
+        messages.textContent = line.status ?? "";
+      }
+    } catch (error) {
+      messages.replaceChildren(failure(error));
+    }
+    progress.hidden = true;
+    done();
+  };
+  return el("form", { submit: pull }, el("h3", {}, "Download"),
+    el("p", {}, el("label", {}, "Model on the hub ", name), " ", el("button", { type: "submit" }, "Download"), " ", progress),
+    el("p", { id: "pull-hint", class: "hint" }, "Needs a server that was started with --allow-pull."));
+}

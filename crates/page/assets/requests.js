@@ -1,0 +1,41 @@
+// What runs and waits, with a way to end it; sessions; what keys have used.
+
+import { call } from "./api.js";
+import { ago, button, el, failure, number, table, whileShown } from "./dom.js";
+
+export function requestsView() {
+  const places = { running: el("div"), sessions: el("div"), usage: el("div") };
+  const view = el("section", { "aria-label": "Requests" }, el("h2", {}, "Requests"), Object.values(places));
+  const act = async (path) => {
+    try {
+      await call(path, { method: "DELETE" });
+    } catch (error) {
+      view.prepend(failure(error));
+    }
+    refresh();
+  };
+  const refresh = () => Promise.all([
+    fill(places.running, "/v1/requests", ({ data }) => table(`${data.length} running and waiting`,
+      ["Request", "Model", "State", "Key", "Prompt", "Generated", "Begun", ""],
+      data.map((one) => [one.id, one.model, one.status ?? one.state, one.tenant ?? "", number(one.prompt_tokens),
+        number(one.completion_tokens ?? one.generated_tokens), ago(one.created),
+        button("Cancel", () => act(`/v1/requests/${encodeURIComponent(one.id)}`))]))),
+    fill(places.sessions, "/v1/sessions", ({ data }) => table(`${data.length} sessions`, ["Session", "Tokens", "Used", ""],
+      data.map((one) => [one.id, number(one.tokens), ago(one.last_used),
+        button("Drop", () => act(`/v1/sessions/${encodeURIComponent(one.id)}`))]))),
+    fill(places.usage, "/v1/usage", ({ data }) => table("Use by key",
+      ["Key", "Requests", "Prompt tokens", "Cached", "Generated", "Streams"],
+      data.map((one) => [one.key ?? "without a key", number(one.requests), number(one.prompt_tokens), number(one.cached_tokens),
+        number(one.completion_tokens), number(one.streams)]))),
+  ]);
+  whileShown(view, 2000, refresh);
+  return view;
+}
+
+async function fill(place, path, draw) {
+  try {
+    place.replaceChildren(draw(await call(path)));
+  } catch (error) {
+    place.replaceChildren(failure(error));
+  }
+}

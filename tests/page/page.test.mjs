@@ -1,0 +1,224 @@
+// What a user does on the page, in a real browser against a real server.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+
+import AxeBuilder from "@axe-core/playwright";
+import { chromium } from "playwright-core";
+
+const { BINARY, CHROMIUM, SCREENSHOTS } = process.env;
+const KEYS = `[[key]]
+name = "operator"
+key = "sk-operator"
+role = "admin"
+
+[[key]]
+name = "reader"
+key = "sk-reader"
+role = "infer"
+`;
+
+let browser;
+const started = [];
+
+/** A server with these flags; its address. */
+async function serve(...flags) {
+  const server = spawn(BINARY, ["serve", "--port", "0", "--log", "error", "--kv-cache-memory", "256MiB", ...flags]);
+  started.push(server);
+  let log = "";
+  return new Promise((resolve, reject) => {
+    server.on("exit", () => reject(new Error(log)));
+    server.stderr.on("data", (data) => {
+      log += data;
+      const address = /http:\/\/[^ /\n]+/.exec(log);
+      if (address) resolve(address[0]);
+    });
+  });
+}
+
+/** A page that may do nothing wrong: no error, no refused load, no other host. */
+async function open(address, options = {}) {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  const wrong = [];
+  page.on("pageerror", (error) => wrong.push(`error: ${error.message}`));
+  page.on("console", (message) => {
+    // A failed call is written to the console by the browser itself.
+    if (message.type() === "error" && !message.text().includes("Failed to load resource")) wrong.push(message.text());
+  });
+  page.on("request", (request) => {
+    if (!request.url().startsWith(address) && !/^(data|blob):/.test(request.url())) wrong.push(`request: ${request.url()}`);
+  });
+  await page.addInitScript(() => document.addEventListener("securitypolicyviolation",
+    (event) => console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`)));
+  page.wrong = wrong;
+  return page;
+}
+
+async function picture(page, name) {
+  if (!SCREENSHOTS) return;
+  mkdirSync(SCREENSHOTS, { recursive: true });
+  await page.screenshot({ path: join(SCREENSHOTS, `${name}.png`) });
+}
+
+/** No serious fault of accessibility. */
+async function accessible(page) {
+  const found = await new AxeBuilder({ page }).withTags(["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]).analyze();
+  const serious = found.violations.filter(({ impact }) => ["serious", "critical"].includes(impact));
+  assert.deepEqual(serious.map(({ id, nodes }) => `${id}: ${nodes[0].html}`), []);
+}
+
+async function say(page, text) {
+  await page.getByLabel("Message", { exact: true }).fill(text);
+  await page.keyboard.press("Enter");
+  await page.locator("article.assistant .stats", { hasText: "tokens/s" }).last().waitFor();
+}
+
+before(async () => {
+  browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+});
+
+after(async () => {
+  await browser?.close();
+  for (const server of started) server.kill();
+});
+
+test("a chat: an answer, a branch, options and an export", async () => {
+  const address = await serve();
+  const page = await open(address, { viewport: { width: 1200, height: 800 } });
+  await page.goto(`${address}/ui`);
+  await say(page, "Where does the bus stop?");
+  const answer = page.locator("article.assistant").last();
+  assert.ok((await answer.locator(".block").first().innerText()).length > 0);
+  await accessible(page);
+  await picture(page, "chat");
+  await answer.getByRole("button", { name: "Regenerate" }).click();
+  await page.getByText("2 of 2").waitFor();
+  await page.getByRole("button", { name: "Previous branch" }).click();
+  await page.getByText("1 of 2").waitFor();
+  await page.locator("details.options summary").click();
+  await page.getByLabel("Most tokens").fill("5");
+  await page.getByLabel("Most tokens").blur();
+  await say(page, "Tell me a story.");
+  assert.match(await page.locator("article.assistant .stats").last().innerText(), / 5 tokens .*length/);
+  await page.locator(".menu summary").first().click();
+  const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Export JSON" }).first().click()]);
+  assert.equal(file.suggestedFilename(), "conversation.json");
+  // It is there after a reload, and its HTML with it.
+  await page.reload();
+  await page.getByRole("button", { name: "Where does the bus stop?" }).click();
+  await page.locator("article.assistant .block").first().waitFor();
+  assert.deepEqual(page.wrong, []);
+});
+
+test("an answer that is stopped keeps what it has, and the next one works", async () => {
+  const address = await serve();
+  const page = await open(address);
+  await page.goto(`${address}/ui`);
+  await page.locator("details.options summary").click();
+  await page.getByLabel("Most tokens").fill("4000");
+  await page.getByLabel("Most tokens").blur();
+  await page.getByLabel("JSON schema of the answer").fill('{"type": "array", "items": {"type": "integer"}, "minItems": 2000}');
+  await page.getByLabel("JSON schema of the answer").blur();
+  await page.getByLabel("Message", { exact: true }).fill("Count.");
+  await page.getByLabel("Message", { exact: true }).press("Enter");
+  await page.locator("article.assistant .tail *").first().waitFor();
+  await page.getByRole("button", { name: "Stop" }).click();
+  await page.locator(".stats", { hasText: "stopped" }).waitFor();
+  await page.getByLabel("JSON schema of the answer").fill("");
+  await page.getByLabel("JSON schema of the answer").blur();
+  await page.getByLabel("Most tokens").fill("4");
+  await page.getByLabel("Most tokens").blur();
+  await say(page, "And now?");
+  assert.deepEqual(page.wrong, []);
+});
+
+test("a call of a tool waits for its result", async () => {
+  const address = await serve();
+  const page = await open(address);
+  await page.goto(`${address}/ui`);
+  await page.locator("details.options summary").click();
+  const tool = { type: "function", function: { name: "weather", parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] } } };
+  await page.getByLabel("Tools, a JSON list").fill(JSON.stringify([tool]));
+  await page.getByLabel("Tools, a JSON list").blur();
+  await page.getByLabel("Message", { exact: true }).fill("What is the weather in Paris?");
+  await page.getByLabel("Message", { exact: true }).press("Enter");
+  await page.locator("article.assistant .stats", { hasText: "tokens" }).last().waitFor();
+  await page.getByText("The model waits for the results").or(page.locator("article.assistant .block")).first().waitFor();
+  if (await page.locator(".results").count()) {
+    await page.getByLabel("Result of weather").first().fill("Sunny, 21 degrees.");
+    await page.getByRole("button", { name: "Send the results" }).click();
+    await page.locator("article.tool").waitFor();
+    await page.locator("article.assistant").nth(1).waitFor();
+  }
+  assert.deepEqual(page.wrong, []);
+});
+
+test("views show the server, in the dark and on a phone", async () => {
+  const address = await serve();
+  for (const [scheme, viewport] of [["light", { width: 1200, height: 800 }], ["dark", { width: 320, height: 640 }]]) {
+    const page = await open(address, { colorScheme: scheme, viewport });
+    await page.goto(`${address}/ui/#engine`);
+    await page.getByRole("heading", { name: "KV blocks" }).waitFor();
+    for (const [view, heading] of [["engine", "Engine"], ["models", "Models"], ["requests", "Requests"], ["settings", "Connect"], ["chat", null]]) {
+      await page.goto(`${address}/ui/#${view}`);
+      if (heading) await page.getByRole("heading", { name: heading, exact: true }).waitFor();
+      if (["models", "requests", "settings"].includes(view)) await page.locator("table").first().waitFor();
+      await accessible(page);
+      const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(overflow <= 0, `${view} is ${overflow} pixels too wide at ${viewport.width}`);
+      if (scheme === "light" && view !== "chat") await picture(page, view);
+    }
+    assert.deepEqual(page.wrong, []);
+  }
+});
+
+test("a running request can be cancelled from the page", async () => {
+  const address = await serve();
+  const page = await open(address);
+  const schema = { type: "array", items: { type: "integer" }, minItems: 3000 };
+  const body = { messages: [{ role: "user", content: "Count." }], max_tokens: 3900, stream: true, response_format: { type: "json_schema", json_schema: { name: "n", schema } } };
+  const running = await fetch(`${address}/v1/chat/completions`, { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } });
+  const rest = running.text().catch(() => "cut");
+  await page.goto(`${address}/ui/#requests`);
+  await page.getByRole("button", { name: "Cancel" }).first().click();
+  await page.getByText("0 running and waiting").waitFor();
+  await rest;
+  assert.deepEqual(page.wrong, []);
+});
+
+test("keys: the page asks, and a key that may not is told so", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "omnibus-page-"));
+  const file = join(folder, "keys.toml");
+  writeFileSync(file, KEYS);
+  const address = await serve("--api-key-file", file);
+  const page = await open(address);
+  await page.goto(`${address}/ui/#models`);
+  await page.getByLabel("API key").fill("sk-reader");
+  await page.getByRole("button", { name: "Use this key" }).click();
+  await page.getByRole("cell", { name: /loaded/ }).first().waitFor();
+  await page.goto(`${address}/ui/#settings`);
+  await page.locator(".error").first().waitFor();
+  await page.goto(`${address}/ui/#chat`);
+  await say(page, "Hello!");
+  assert.deepEqual(page.wrong, []);
+  rmSync(folder, { recursive: true });
+});
+
+test("the keyboard is enough", async () => {
+  const address = await serve();
+  const page = await open(address);
+  await page.goto(`${address}/ui`);
+  await page.getByLabel("Message", { exact: true }).waitFor();
+  await page.keyboard.type("Hello!");
+  await page.keyboard.press("Enter");
+  await page.locator("article.assistant .stats", { hasText: "tokens" }).waitFor();
+  await page.keyboard.press("Shift+Tab");
+  const focused = await page.evaluate(() => document.activeElement.textContent);
+  assert.ok(focused.length > 0, "focus went to a control");
+  assert.deepEqual(page.wrong, []);
+});
