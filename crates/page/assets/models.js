@@ -38,7 +38,7 @@ function row(model, act) {
   const verb = model.loaded ? "unload" : "load";
   const action = model.parent ? "" : button(model.loaded ? "Unload" : "Load", () => act(verb, model.id),
     { "aria-label": `${model.loaded ? "Unload" : "Load"} ${model.id}` });
-  const why = model.status?.failed_reason ?? model.status?.error;
+  const why = model.status?.error;
   return [model.id, why ? `${state}: ${why}` : state, memory.bytes ? bytes(memory.bytes) : "", requests,
     ago(memory.last_used), model.context_length ? number(model.context_length) : "", kind, action];
 }

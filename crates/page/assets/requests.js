@@ -1,7 +1,7 @@
 // What runs and waits, with a way to end it; sessions; what keys have used.
 
 import { call } from "./api.js";
-import { ago, button, el, failure, number, table, whileShown } from "./dom.js";
+import { button, el, failure, number, table, whileShown } from "./dom.js";
 
 export function requestsView() {
   const places = { running: el("div"), sessions: el("div"), usage: el("div") };
@@ -16,12 +16,12 @@ export function requestsView() {
   };
   const refresh = () => Promise.all([
     fill(places.running, "/v1/requests", ({ data }) => table(`${data.length} running and waiting`,
-      ["Request", "Model", "State", "Key", "Prompt", "Generated", "Begun", ""],
-      data.map((one) => [one.id, one.model, one.status ?? one.state, one.tenant ?? "", number(one.prompt_tokens),
-        number(one.completion_tokens ?? one.generated_tokens), ago(one.created),
+      ["Request", "Model", "State", "Key", "Prompt", "Generated", "Age", ""],
+      data.map((one) => [one.id, one.model, one.state, one.key ?? "", number(one.prompt_tokens),
+        number(one.generated_tokens), `${one.age_seconds.toFixed(1)} s`,
         button("Cancel", () => act(`/v1/requests/${encodeURIComponent(one.id)}`))]))),
-    fill(places.sessions, "/v1/sessions", ({ data }) => table(`${data.length} sessions`, ["Session", "Tokens", "Used", ""],
-      data.map((one) => [one.id, number(one.tokens), ago(one.last_used),
+    fill(places.sessions, "/v1/sessions", ({ data }) => table(`${data.length} sessions`, ["Session", "Tokens", "Blocks", "Idle", ""],
+      data.map((one) => [one.id, number(one.tokens), number(one.blocks), `${Math.round(one.idle_seconds)} s`,
         button("Drop", () => act(`/v1/sessions/${encodeURIComponent(one.id)}`))]))),
     fill(places.usage, "/v1/usage", ({ data }) => table("Use by key",
       ["Key", "Requests", "Prompt tokens", "Cached", "Generated", "Streams"],

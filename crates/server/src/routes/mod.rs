@@ -8,6 +8,7 @@ mod chat;
 mod completions;
 mod decisions;
 mod files;
+mod gateways;
 mod infill;
 mod listed;
 mod messages;

@@ -6,7 +6,7 @@ use axum::routing;
 
 use super::responses::conversations;
 use super::{
-    adapters, apply_template, audio, batches, chat, completions, decisions, files, infill, messages, models,
+    adapters, apply_template, audio, batches, chat, completions, decisions, files, gateways, infill, messages, models,
     ollama, page, pooling, requests, responses, sessions, status, stream, tokenize, usage,
 };
 use crate::api::generate;
@@ -409,6 +409,13 @@ pub const ROUTES: &[Operation] = &[
         "What the key has used since the start; for an administrator, what every used key has",
         || routing::get(usage::usage),
     ),
+    get("/v1/loads", "How much each model has to do, for gateways", || routing::get(gateways::loads)),
+    get("/server_info", "The default model and the limits of the server, for gateways", || {
+        routing::get(gateways::server_info)
+    }),
+    get("/get_server_info", "The older name of /server_info", || routing::get(gateways::server_info)),
+    get("/model_info", "The default model, for gateways", || routing::get(gateways::model_info)),
+    get("/get_model_info", "The older name of /model_info", || routing::get(gateways::model_info)),
     get("/v1/status", "Statistics and state", || routing::get(status::status)),
     post(
         "/tokenize",

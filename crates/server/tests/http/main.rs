@@ -10,6 +10,7 @@ mod connections;
 mod conversations;
 mod custom_calls;
 mod decisions;
+mod gateways;
 mod hostile_agents;
 mod item_references;
 mod keys;
