@@ -19,18 +19,17 @@ export function chatView() {
     el("div", { class: "column" }, options, transcript, composer()));
   const open = (conversation) => {
     state.current = conversation;
+    options.replaceChildren(optionsView(conversation.options, () => save()));
     draw();
-    view.querySelector("#message").focus();
+    queueMicrotask(() => view.querySelector("#message").focus());
   };
   const draw = () => {
-    options.replaceChildren(optionsView(state.current.options, () => save()));
     drawTranscript(transcript);
     drawList(list, open);
   };
   state.redraw = () => view.isConnected && draw();
   state.transcript = transcript;
-  draw();
-  queueMicrotask(() => view.querySelector("#message").focus());
+  open(state.current);
   return view;
 }
 
