@@ -76,7 +76,15 @@ async function say(page, text) {
   await page.getByLabel("Message", { exact: true }).fill(text);
   await page.keyboard.press("Enter");
   // It is there as soon as the key is pressed.
-  await page.getByRole("button", { name: "Stop" }).waitFor({ state: "hidden" });
+  await page.getByRole("button", { name: "Stop", exact: true }).waitFor({ state: "hidden" });
+}
+
+/** Sets an option of the conversation. */
+async function option(page, label, value) {
+  const field = page.getByLabel(label);
+  if (!(await field.isVisible())) await page.locator("details.options summary").click();
+  await field.fill(value);
+  await field.blur();
 }
 
 before(async () => {
@@ -92,6 +100,7 @@ test("a chat: an answer, a branch, options and an export", async () => {
   const address = await serve();
   const page = await open(address, { viewport: { width: 1200, height: 800 } });
   await page.goto(`${address}/ui`);
+  await option(page, "Most tokens", "60");
   await say(page, "Where does the bus stop?");
   const answer = page.locator("article.assistant").last();
   assert.ok((await answer.locator(".block").first().innerText()).length > 0);
@@ -101,9 +110,7 @@ test("a chat: an answer, a branch, options and an export", async () => {
   await page.getByText("2 of 2").waitFor();
   await page.getByRole("button", { name: "Previous branch" }).click();
   await page.getByText("1 of 2").waitFor();
-  await page.locator("details.options summary").click();
-  await page.getByLabel("Most tokens").fill("5");
-  await page.getByLabel("Most tokens").blur();
+  await option(page, "Most tokens", "5");
   await say(page, "Tell me a story.");
   assert.match(await page.locator("article.assistant .stats").last().innerText(), / 5 tokens .*length/);
   await page.locator(".menu summary").first().click();
@@ -120,20 +127,15 @@ test("an answer that is stopped keeps what it has, and the next one works", asyn
   const address = await serve();
   const page = await open(address);
   await page.goto(`${address}/ui`);
-  await page.locator("details.options summary").click();
-  await page.getByLabel("Most tokens").fill("4000");
-  await page.getByLabel("Most tokens").blur();
-  await page.getByLabel("JSON schema of the answer").fill('{"type": "array", "items": {"type": "integer"}, "minItems": 2000}');
-  await page.getByLabel("JSON schema of the answer").blur();
+  await option(page, "Most tokens", "4000");
+  await option(page, "JSON schema of the answer", '{"type": "array", "items": {"type": "integer"}, "minItems": 2000}');
   await page.getByLabel("Message", { exact: true }).fill("Count.");
   await page.getByLabel("Message", { exact: true }).press("Enter");
   await page.locator("article.assistant .tail *").first().waitFor();
-  await page.getByRole("button", { name: "Stop" }).click();
+  await page.getByRole("button", { name: "Stop", exact: true }).click();
   await page.locator(".stats", { hasText: "stopped" }).waitFor();
-  await page.getByLabel("JSON schema of the answer").fill("");
-  await page.getByLabel("JSON schema of the answer").blur();
-  await page.getByLabel("Most tokens").fill("4");
-  await page.getByLabel("Most tokens").blur();
+  await option(page, "JSON schema of the answer", "");
+  await option(page, "Most tokens", "4");
   await say(page, "And now?");
   assert.deepEqual(page.wrong, []);
 });
@@ -142,10 +144,8 @@ test("a call of a tool waits for its result", async () => {
   const address = await serve();
   const page = await open(address);
   await page.goto(`${address}/ui`);
-  await page.locator("details.options summary").click();
   const tool = { type: "function", function: { name: "get_weather", parameters: { type: "object", properties: { city: { type: "string" } }, required: ["city"] } } };
-  await page.getByLabel("Tools, a JSON list").fill(JSON.stringify([tool]));
-  await page.getByLabel("Tools, a JSON list").blur();
+  await option(page, "Tools, a JSON list", JSON.stringify([tool]));
   await page.getByLabel("Message", { exact: true }).fill("What is the weather in Paris?");
   await page.getByLabel("Message", { exact: true }).press("Enter");
   await page.getByLabel("Result of get_weather").fill("Sunny, 21 degrees.");
@@ -155,12 +155,21 @@ test("a call of a tool waits for its result", async () => {
   assert.deepEqual(page.wrong, []);
 });
 
+/** Some work for the engine; a promise of its end. */
+function work(address) {
+  const body = { messages: [{ role: "user", content: "Tell me of the bus." }], max_tokens: 300, ignore_eos: true };
+  const send = () => fetch(`${address}/v1/chat/completions`, { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } });
+  return Promise.all(Array.from({ length: 12 }, send));
+}
+
 test("views show the server, in the dark and on a phone", async () => {
   const address = await serve();
+  const working = work(address);
   for (const [scheme, viewport] of [["light", { width: 1200, height: 800 }], ["dark", { width: 320, height: 640 }]]) {
     const page = await open(address, { colorScheme: scheme, viewport });
     await page.goto(`${address}/ui/#engine`);
     await page.getByRole("heading", { name: "KV blocks" }).waitFor();
+    await page.waitForFunction(() => document.querySelectorAll(".spark")[1]?.getAttribute("points").split(" ").length > 4);
     for (const [view, heading] of [["engine", "Engine"], ["models", "Models"], ["requests", "Requests"], ["settings", "Connect"], ["chat", null]]) {
       await page.goto(`${address}/ui/#${view}`);
       if (heading) await page.getByRole("heading", { name: heading, exact: true }).waitFor();
@@ -172,6 +181,7 @@ test("views show the server, in the dark and on a phone", async () => {
     }
     assert.deepEqual(page.wrong, []);
   }
+  await working;
 });
 
 test("a running request can be cancelled from the page", async () => {
@@ -201,6 +211,7 @@ test("keys: the page asks, and a key that may not is told so", async () => {
   await page.goto(`${address}/ui/#settings`);
   await page.locator(".error").first().waitFor();
   await page.goto(`${address}/ui/#chat`);
+  await option(page, "Most tokens", "8");
   await say(page, "Hello!");
   assert.deepEqual(page.wrong, []);
   rmSync(folder, { recursive: true });

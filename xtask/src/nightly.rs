@@ -136,7 +136,7 @@ fn fuzz(scale: &Scale) -> Result<(), String> {
 
 fn clients(_: &Scale) -> Result<(), String> {
     finish(cargo(&["build", "--release", "-p", "mlx-omnibus"]))?;
-    for suite in ["tests/sdk/run.sh", "tests/clients/run.sh", "tests/suites/run.sh"] {
+    for suite in ["tests/sdk/run.sh", "tests/clients/run.sh", "tests/suites/run.sh", "tests/page/run.sh"] {
         let mut command = Command::new(paths::root().join(suite));
         command.arg(paths::target()?.join("release/omnibus")).current_dir(paths::root());
         finish(command)?;
