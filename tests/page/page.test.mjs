@@ -75,9 +75,11 @@ async function accessible(page) {
 async function say(page, text) {
   await page.getByLabel("Message", { exact: true }).fill(text);
   await page.keyboard.press("Enter");
-  // It is there as soon as the key is pressed.
-  await page.getByRole("button", { name: "Stop", exact: true }).waitFor({ state: "hidden" });
+  await finished(page);
 }
+
+/** The answer is complete. The button is there as soon as one begins. */
+const finished = (page) => page.getByRole("button", { name: "Stop", exact: true }).waitFor({ state: "hidden" });
 
 /** Sets an option of the conversation. */
 async function option(page, label, value) {
@@ -108,6 +110,7 @@ test("a chat: an answer, a branch, options and an export", async () => {
   await picture(page, "chat");
   await answer.getByRole("button", { name: "Regenerate" }).click();
   await page.getByText("2 of 2").waitFor();
+  await finished(page);
   await page.getByRole("button", { name: "Previous branch" }).click();
   await page.getByText("1 of 2").waitFor();
   await option(page, "Most tokens", "5");

@@ -1,6 +1,6 @@
 #!/bin/sh
 # What others test servers with, from packages: LangChain's standard tests, pydantic-ai and instructor, jevcompat for
-# decisions, and chats through the gateways sglang-router, vllm-router and smg in front of two servers. All servers have the embedded model.
+# decisions, vectors and ranking by the clients of Cohere, LangChain and LlamaIndex, and chats through the gateways sglang-router, vllm-router and smg in front of two servers. All servers have the embedded model.
 # Usage: tests/suites/run.sh [path of the omnibus binary]
 # Each list of packages has an environment of its own, which stays in the folder of builds.
 set -eu
@@ -60,6 +60,9 @@ environment pydantic-ai
 
 environment jevcompat
 "$venv/bin/python" "$here/decisions.py" "$venv/bin/jevcompat" "$first"
+
+environment vectors
+"$venv/bin/python" "$here/vectors.py" "$first"
 
 environment gateways
 for gateway in sglang-router vllm-router smg; do

@@ -112,7 +112,8 @@ fn mutations(scale: &Scale) -> Result<(), String> {
 
 /// With the other tests of all fixtures that no submission runs.
 fn second_seed(_: &Scale) -> Result<(), String> {
-    finish(cargo(&["test", "--workspace", "--test", "models", "--", "--ignored"]))
+    finish(cargo(&["test", "--workspace", "--test", "models", "--", "--ignored"]))?;
+    scripts::second_seed_of_embedders()
 }
 
 fn fuzz(scale: &Scale) -> Result<(), String> {

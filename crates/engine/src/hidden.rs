@@ -11,6 +11,9 @@ pub enum HiddenPositions {
     Last,
     /// All.
     All,
+    /// Not states: of each token of the vocabulary the largest logit over all positions, by the head of a masked language
+    /// model.
+    Vocabulary,
 }
 
 /// Hidden states of consecutive positions of a prompt.

@@ -73,7 +73,9 @@ pub use model_source::ModelSource;
 pub use omnibus_core::{CacheMisses, Class, DRAFT_POSITIONS, DraftPosition, GroupStats};
 pub use omnibus_core::{random, statistic};
 pub use omnibus_grammar::{Grammar, GrammarLimits, SchemaUse, Whitespace};
-pub use omnibus_pooler::{Activation, Dimensions, Pooler, Task};
+pub use omnibus_pooler::{
+    Activation, Dimensions, Pooler, PoolingOutput, Similarity, Task, VectorLength, max_sim,
+};
 pub use omnibus_text::{
     AddSpecial, CallRule, ContentPart, CutSide, InputGrammar, MediaIndex, Message, Role, Tool, ToolArguments,
     ToolCall, ToolPlace, ToolResult,

@@ -59,6 +59,8 @@ pub struct Job {
     pub hidden: Option<HiddenPositions>,
     /// As in [`crate::Request::token_logits`].
     pub token_logits: Vec<u32>,
+    /// As in [`crate::Request::unattended`].
+    pub unattended: usize,
     /// What its answer must match.
     pub grammar: Option<JobGrammar>,
     /// Whether it may have draft tokens.
@@ -249,6 +251,8 @@ pub(crate) struct Ready {
     pub(crate) token_types: usize,
     /// Whether it has logits of tokens.
     pub(crate) generates: bool,
+    /// Whether it has the head of a masked language model.
+    pub(crate) weighs_vocabulary: bool,
     pub(crate) hidden_size: usize,
     pub(crate) memory: MemoryPlan,
     /// Tokens of a prompt cache file that every prompt continues.

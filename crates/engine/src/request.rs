@@ -66,6 +66,8 @@ pub struct Request {
     pub hidden: Option<HiddenPositions>,
     /// Reports the logits of these tokens behind the prompt. Only of requests that generate nothing.
     pub token_logits: Vec<u32>,
+    /// How many of the prompt's last tokens no other attends to. Only of requests that generate nothing.
+    pub unattended: usize,
     /// Whether it may have draft tokens.
     pub speculation: Speculation,
     /// Whether its stream says how much of the prompt is computed.
@@ -110,6 +112,7 @@ impl Request {
             alignment: None,
             hidden: None,
             token_logits: Vec::new(),
+            unattended: 0,
             speculation: Speculation::default(),
             progress: ProgressReports::default(),
             prediction: None,
@@ -146,6 +149,7 @@ impl Request {
         check(computes || self.hidden.is_none(), "hidden", "is for requests with max_tokens 0")?;
         let has_none = self.token_logits.is_empty();
         check(computes || has_none, "token_logits", "is for requests with max_tokens 0")?;
+        check(computes || self.unattended == 0, "unattended", "is for requests with max_tokens 0")?;
         if let Some(structured) = &self.structured {
             // The engine's own limits are checked where they are known.
             structured.validate(&GrammarLimits {

@@ -88,6 +88,7 @@ impl TokenEngine {
             alignment: None,
             hidden: None,
             token_logits: Vec::new(),
+            unattended: 0,
             grammar: None,
             speculation: Speculation::Off,
             progress: crate::request::ProgressReports::Off,

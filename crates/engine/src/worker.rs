@@ -111,7 +111,7 @@ struct Loaded {
 
 fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, StartError> {
     choose_device(settings.device)?;
-    let config = source.json("config.json").map_err(StartError::new)?;
+    let config = source.config().map_err(StartError::new)?;
     MemoryPlan::check_weights(source, &DeviceMemory::read(settings.memory_limit))?;
     let kernels = match settings.cpu_activations {
         CpuActivations::Exact => Kernels::fastest(),
@@ -183,6 +183,7 @@ fn ready(
         vocab_size: model.blueprint().vocab,
         token_types: model.blueprint().token_types.unwrap_or(1),
         generates: model.blueprint().head != Head::Absent,
+        weighs_vocabulary: model.blueprint().masked_head.is_some(),
         hidden_size: model.blueprint().hidden,
         memory: capacity.memory.clone(),
         prefix: prompt_file.map(prompt_file::PromptFile::prefix).unwrap_or_default(),

@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::files::RemoteFile;
+use crate::files::{CONFIGS, RemoteFile};
 use crate::id::ModelId;
 
 /// A folder with models.
@@ -40,7 +40,7 @@ impl Cache {
         let commit = fs::read_to_string(self.reference(id)).map(|commit| commit.trim().to_owned());
         let folder = self.snapshot_folder(id, commit.as_deref().unwrap_or(&id.revision));
         let has = |file: &str| folder.join(file).is_file();
-        (has("config.json") || has("adapter_config.json")).then_some(folder)
+        CONFIGS.iter().any(|file| has(file)).then_some(folder)
     }
 
     /// Every model.

@@ -22,7 +22,20 @@ const WEIGHTS: &str = "model";
 /// A head that predicts further tokens, where it is apart from the model.
 const MTP_HEAD: &str = "mtp.safetensors";
 
-/// Config, tokenizer, templates and weights. `None` when there are no weights that can be loaded.
+/// What sentence-transformers and others have beside a model's own files.
+const HEADS: &[&str] = &["artifact.metadata", "sparse_linear.pt", "colbert_linear.pt"];
+/// Files that make a folder that of a model.
+pub(crate) const CONFIGS: &[&str] = &["config.json", "adapter_config.json", "modules.json"];
+
+/// The file's name in a folder of a module of sentence-transformers: `1_Pooling/config.json`.
+fn in_module(name: &str) -> Option<&str> {
+    let (folder, file) = name.split_once('/')?;
+    let (number, module) = folder.split_once('_')?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && !module.is_empty() && !file.contains('/')).then_some(file)
+}
+
+/// Config, tokenizer, templates, weights, and the modules behind a network. `None` when there are no weights that can be loaded.
 pub(crate) fn needed(files: &[RemoteFile]) -> Option<Vec<RemoteFile>> {
     let is_weights = |name: &str| name.ends_with(".safetensors") && !name.contains('/');
     let has_models = files.iter().any(|file| is_weights(&file.name) && file.name.starts_with(WEIGHTS));
@@ -30,13 +43,21 @@ pub(crate) fn needed(files: &[RemoteFile]) -> Option<Vec<RemoteFile>> {
         if is_weights(name) {
             return !has_models || name.starts_with(WEIGHTS) || name == MTP_HEAD;
         }
-        let place = name.strip_prefix(TEMPLATES).unwrap_or(name);
+        if HEADS.contains(&name) {
+            return true;
+        }
+        let in_module = in_module(name);
+        if in_module == Some("model.safetensors") {
+            return true;
+        }
+        let place = in_module.unwrap_or_else(|| name.strip_prefix(TEMPLATES).unwrap_or(name));
         let extension = place.rsplit_once('.').map_or("", |(_, extension)| extension);
         !place.contains('/') && (TEXTS.contains(&extension) || place == "tokenizer.model")
     };
     let files: Vec<RemoteFile> = files.iter().filter(|file| wanted(&file.name)).cloned().collect();
-    let has = |suffix: &str| files.iter().any(|file| file.name.ends_with(suffix));
-    ((has("config.json") || has("adapter_config.json")) && has(".safetensors")).then_some(files)
+    let has_config = files.iter().any(|file| CONFIGS.contains(&file.name.as_str()));
+    let has_weights = files.iter().any(|file| file.name.ends_with(".safetensors"));
+    (has_config && has_weights).then_some(files)
 }
 
 #[cfg(test)]
@@ -83,5 +104,32 @@ mod tests {
         assert_eq!(names(&all).unwrap(), needed);
         assert_eq!(names(&["adapter_config.json", "adapters.safetensors"]).unwrap().len(), 2);
         assert_eq!(names(&["config.json", "pytorch_model.bin"]), None);
+    }
+
+    #[test]
+    fn modules_behind_a_network_are_downloaded() {
+        let names = |files: &[&str]| {
+            let file =
+                |name: &&str| RemoteFile { name: (*name).to_owned(), bytes: 1, checksum: Checksum::Unknown };
+            let files: Vec<RemoteFile> = files.iter().map(file).collect();
+            needed(&files).map(|files| files.into_iter().map(|file| file.name).collect::<Vec<_>>())
+        };
+        let needed = [
+            "config.json",
+            "modules.json",
+            "model.safetensors",
+            "1_Pooling/config.json",
+            "2_Dense/config.json",
+            "2_Dense/model.safetensors",
+            "artifact.metadata",
+            "sparse_linear.pt",
+        ];
+        let others = ["2_Dense/pytorch_model.bin", "openvino/model.safetensors", "1_Pooling/a/config.json"];
+        assert_eq!(names(&[&needed[..], &others].concat()).unwrap(), needed);
+        // Static embeddings have no config.
+        let needed =
+            ["modules.json", "0_StaticEmbedding/model.safetensors", "0_StaticEmbedding/tokenizer.json"];
+        assert_eq!(names(&needed).unwrap(), needed);
+        assert_eq!(names(&["1_Pooling/config.json", "model.safetensors"]), None);
     }
 }

@@ -1,6 +1,7 @@
 //! `cargo xtask parity`: how far every fixture's logits are from the reference's, as a table.
 //!
-//! `--fixtures DIR` reads another directory in the format of `tests/fixtures/README.md` or of `tests/pictures/README.md`,
+//! `--fixtures DIR` reads another directory in the format of `tests/fixtures/README.md` or of `tests/pictures/README.md`, or
+//! `tests/embedders`,
 //! `--only NAME` (repeatable) picks fixtures, `--kernels reference|cpu` picks who computes. `--perturb SEED` moves the
 //! weights of text fixtures by up to their last bit, which shows how far a rounding carries.
 
@@ -9,9 +10,10 @@
 #[path = "../tests/models/golden/mod.rs"]
 mod golden;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use golden::embedders::EmbedderFixture;
 use golden::pictures::PictureFixture;
 use golden::ways::Distance;
 use golden::{Fixture, fixtures, ways};
@@ -66,6 +68,7 @@ fn run() -> Result<(String, bool), String> {
     let mut sound = true;
     for path in fixtures(&directory, &only)? {
         let row = match path.join("case.json").is_file() {
+            true if EmbedderFixture::is_in(&path) => of_embedder(&path, kernels),
             true => of_pictures(&PictureFixture::read(&path), kernels),
             false => of_text(&Fixture::read(&path)?, kernels, perturb),
         };
@@ -129,6 +132,18 @@ fn perturbed(weights: Weights, seed: u64) -> mlx::Result<Weights> {
         Ok((name, &weight + &weight * factor))
     });
     moved.collect()
+}
+
+fn of_embedder(path: &Path, kernels: Kernels) -> Row {
+    match EmbedderFixture::read(path, kernels) {
+        Ok(fixture) => {
+            let row = Row::new(&fixture.name, &fixture.config, fixture.bound);
+            let found = fixture.distances().into_iter();
+            let found = found.map(|found| (found.clone(), fixture.bound_of(found.way))).collect();
+            Row { found: Ok(found), layout: "published", ..row }
+        }
+        Err(error) => Row { found: Err(error), ..Row::new(&path.to_string_lossy(), &Map::new(), 0.0) },
+    }
 }
 
 fn of_pictures(fixture: &PictureFixture, kernels: Kernels) -> Row {

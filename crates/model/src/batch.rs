@@ -73,12 +73,34 @@ pub struct MultimodalRows {
     /// Rows that attend to pictures in layers of cross attention, in order: each row to one group of pictures at most. Others
     /// skip these layers.
     pub cross: Vec<CrossRows>,
+    /// Of segments of sequences with tokens that no row attends to.
+    pub unattended: Vec<UnattendedRows>,
+}
+
+/// A segment of a sequence whose last tokens no row attends to, and which attend to all others: the expansion of a query of
+/// late interaction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnattendedRows {
+    /// The segment's rows of the pass.
+    pub rows: Range<usize>,
+    /// Position of the first of these tokens in the sequence.
+    pub from: usize,
 }
 
 impl MultimodalRows {
     /// Nothing but positions, as in steps that decode.
     pub(crate) fn are_positions(&self) -> bool {
-        self.features.is_none() && self.bidirectional.is_empty() && self.cross.is_empty()
+        self.features.is_none()
+            && self.bidirectional.is_empty()
+            && self.cross.is_empty()
+            && self.unattended.is_empty()
+    }
+}
+
+impl Batch {
+    /// Whether some rows are attended to by none.
+    pub(crate) fn has_unattended_rows(&self) -> bool {
+        self.multimodal.as_ref().is_some_and(|rows| !rows.unattended.is_empty())
     }
 }
 

@@ -13,7 +13,8 @@ mod validate;
 
 pub use draft_head::{DraftHeadInput, HeadStates, TokenTable};
 pub(crate) use manifest::{
-    EMBED_NORM, FUSE, HISTORY_PARTS, HYPER_PARTS, OUTPUT_HISTORY, POSITIONS, RESIDUAL_GATES, TOKEN_TYPES,
+    EMBED_NORM, FUSE, HISTORY_PARTS, HYPER_PARTS, MASKED_HEAD, OUTPUT_HISTORY, POSITIONS, RESIDUAL_GATES,
+    TOKEN_TYPES,
 };
 pub use span_rule::SpanRule;
 pub use stage::Stage;
@@ -75,6 +76,8 @@ pub struct Blueprint {
     pub picture_tokens: Vec<u32>,
     /// Tokens whose logits are −∞: placeholders of a tokenizer.
     pub never_sampled: Vec<usize>,
+    /// The head of a masked language model, of a checkpoint that has one. Whether there are logits to sample is `head`'s matter.
+    pub masked_head: Option<MaskedHead>,
     /// Names of the tensors outside the layers.
     pub names: Names,
     /// Modules whose weights were rotated before they were packed.
@@ -252,6 +255,15 @@ pub enum Head {
     Absent,
 }
 
+/// The head of a masked language model, `masked_head`: a dense layer, an activation and a norm, then logits of the tied
+/// embedding with a bias. What it gives is never sampled.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)]
+pub struct MaskedHead {
+    pub act: Activation,
+    pub norm: Norm,
+}
+
 /// Names of the tensors outside the layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
@@ -358,13 +370,13 @@ pub enum Residual {
     TanhGate,
 }
 
-/// Embeddings that each layer has of its own: a table of all layers', and a projection of the first layer's input.
+/// Embeddings that each layer has of its own: a projection of the first layer's input, and in most models a table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(missing_docs)]
 pub struct PerLayerInputs {
     pub width: usize,
-    /// Rows of the table; tokens behind it have the first.
-    pub vocab: usize,
+    /// Rows of the table of all layers; tokens behind it have the first. `None` without a table (EmbeddingGemma 2).
+    pub vocab: Option<usize>,
     pub norm_eps: f32,
 }
 

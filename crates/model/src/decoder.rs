@@ -17,7 +17,8 @@ use omnibus_kv::{FloatType, KvFormat};
 
 use crate::batch::{Batch, CrossStates, MultimodalRows};
 use crate::blocks::{
-    AdaptedPass, Adapters, Embedding, FuseBlock, Linear, MediaVocabularyBlock, NormBlock, PerLayerEmbedding,
+    AdaptedPass, Adapters, Embedding, FuseBlock, Linear, MaskedHeadBlock, MediaVocabularyBlock, NormBlock,
+    PerLayerEmbedding,
 };
 use crate::blueprint::{Blueprint, EMBED_NORM, Head, LayerSpec, POSITIONS, Stage, TOKEN_TYPES};
 use crate::error::Error;
@@ -63,6 +64,7 @@ pub struct Model {
     /// Of the last stage.
     norm: Option<NormBlock>,
     head: Option<Linear>,
+    masked_head: Option<MaskedHeadBlock>,
     adapters: Rc<Adapters>,
     /// What its layers hold.
     params: Params,
@@ -140,6 +142,8 @@ impl Model {
             Head::Own if stage.gives_logits() => Some(store.linear("lm_head")?),
             Head::Own | Head::Tied | Head::OwnIfPresent | Head::Target | Head::Absent => None,
         };
+        let masked_head = blueprint.masked_head.filter(|_| stage.gives_logits());
+        let masked_head = masked_head.map(|spec| MaskedHeadBlock::load(spec, &mut store)).transpose()?;
         store.params().evaluate()?;
         assert!(store.is_empty(), "the check left only what the blocks take");
         let step_graphs = kernels.uses_step_graphs().then(StepGraphs::default);
@@ -160,6 +164,7 @@ impl Model {
             layers,
             norm,
             head,
+            masked_head,
             adapters: Rc::clone(store.adapters()),
             params: store.params().clone(),
             step_graphs,
@@ -180,6 +185,13 @@ impl Model {
     /// The norm behind the last layer.
     fn final_norm(&self) -> mlx::Result<&NormBlock> {
         self.norm.as_ref().ok_or_else(|| mlx::Error::new("the stage with the last layer"))
+    }
+
+    /// The largest float32 logit of each token of the vocabulary over these hidden states of the final norm, `[n, hidden]`, by
+    /// the head of a masked language model: `[1, vocab]`. `None` without such a head.
+    pub fn largest_masked_logits(&self, hidden: &Array) -> mlx::Result<Option<Array>> {
+        let Some((head, embed)) = self.masked_head.as_ref().zip(self.embed.as_ref()) else { return Ok(None) };
+        head.logits(hidden, embed)?.max_keepdims(&[0]).map(Some)
     }
 
     /// What the network is.
@@ -314,6 +326,9 @@ impl Model {
         let path = match self.attention_path(cache.storage, cache.block_size) {
             // Kernels of GPUs are causal.
             AttentionPath::Items if batch.has_bidirectional_rows() => AttentionPath::Gather,
+            AttentionPath::Segments | AttentionPath::Items if batch.has_unattended_rows() => {
+                AttentionPath::Gather
+            }
             path => path,
         };
         let recurrent: Vec<&Mixer> =

@@ -166,6 +166,7 @@ impl Blueprint {
             logit_softcap: None,
             picture_tokens: Vec::new(),
             never_sampled: Vec::new(),
+            masked_head: None,
             names: Names::LLAMA,
             rotated: Vec::new(),
             rewrites: Vec::new(),
@@ -214,6 +215,7 @@ impl Attention {
             query_gain: false,
             inputs: None,
             block_sparse: None,
+            distances: None,
         }
     }
 }

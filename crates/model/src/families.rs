@@ -20,11 +20,13 @@ mod by_layer;
 mod cohere;
 mod compressed;
 mod dbrx;
+mod deberta;
 mod deepseek;
 mod deepseek_v3;
 mod deepseek_v32;
 mod deepseek_v41;
 mod distilbert;
+mod embedding_gemma2;
 mod encoder;
 mod ernie4_5_moe;
 mod exaone;
@@ -79,6 +81,7 @@ mod mixtral;
 mod mllama;
 mod modernbert;
 mod molmo2;
+mod mpnet;
 mod multimodal;
 mod muse_glimmer;
 mod muse_spark;
@@ -119,6 +122,7 @@ mod smollm3;
 mod spark;
 mod stablelm;
 mod starcoder2;
+mod static_embedding;
 mod step3p5;
 mod talkie;
 mod text_defaults;
@@ -358,6 +362,8 @@ pub const FAMILIES: &[Family] = &[
         about: "XLM-RoBERTa: multilingual E5, BGE-M3, BGE rerankers",
     },
     Family { model_type: "distilbert", read: distilbert::read, about: "DistilBERT" },
+    Family { model_type: "mpnet", read: mpnet::read, about: "MPNet" },
+    Family { model_type: "deberta-v2", read: deberta::read, about: "DeBERTa 2 and 3: mxbai rerankers" },
     Family { model_type: "nomic_bert", read: nomic_bert::read, about: "Nomic Embed" },
     Family { model_type: "new", read: gte::read, about: "GTE multilingual" },
     Family { model_type: "gte", read: gte::read, about: "Snowflake Arctic Embed 2, M" },
@@ -366,6 +372,17 @@ pub const FAMILIES: &[Family] = &[
         model_type: "modernbert",
         read: modernbert::read,
         about: "ModernBERT: GTE, Granite, Nomic, rerankers",
+    },
+    Family {
+        model_type: "embedding_gemma2",
+        read: embedding_gemma2::read,
+        about: "EmbeddingGemma 2, the text model",
+    },
+    Family { model_type: "model2vec", read: static_embedding::read, about: "Model2Vec: Potion" },
+    Family {
+        model_type: "static_embedding",
+        read: static_embedding::read,
+        about: "static embeddings of sentence-transformers",
     },
     Family { model_type: "eurobert", read: bidirectional::read, about: "EuroBERT" },
     Family {

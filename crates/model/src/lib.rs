@@ -50,12 +50,12 @@ pub mod weights;
 
 pub use batch::{
     AdapterId, Batch, CrossRows, CrossStates, FeatureRows, HiddenPlace, HiddenRows, MultimodalRows, Segment,
-    SpanRuns, span_reach,
+    SpanRuns, UnattendedRows, span_reach,
 };
 pub use blueprint::{
     AlternatingUpdates, BesideSum, Blueprint, DraftHeadInput, Finish, Head, HeadStates, HyperConnections,
-    LayerSpec, LearnedPositions, MediaVocabulary, Names, NormPlacement, Passes, PerLayerInputs, Residual,
-    RotatedModule, SpanRule, Stage, StreamKind, TokenTable,
+    LayerSpec, LearnedPositions, MaskedHead, MediaVocabulary, Names, NormPlacement, Passes, PerLayerInputs,
+    Residual, RotatedModule, SpanRule, Stage, StreamKind, TokenTable,
 };
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
 pub use cross_weights::{CrossHead, CrossWeights};
@@ -71,11 +71,12 @@ pub use kv_format::{KvStorage, UnquantizedPrefix};
 pub use manifest::{Manifest, TensorRole};
 pub use mixers::{
     Absent, Attention, AttentionSpan, Bidirectional, BlockSparse, Candidates, ChannelMix,
-    CompressedAttention, Compressor, ConvAttention, ConvGate, CrossAttention, Decay, DeltaAttention,
-    DeltaGate, EntryIndexer, EntryReads, GatedDelta, HeadGate, IndexedAttention, Indexer, KeyConv, KeyReads,
-    KeySource, LatentAttention, Lightning, LoopAttention, Mamba1, Mamba2, Mixer, NgramEmbedding, NormAt,
-    NormOver, OpenGroup, OutNorm, OutputGate, Parallel, PerPosition, QkNorm, RgLru, RowCache,
-    SelectiveMamba2, ShortConv, StepNorms, Temperature, TimeMix, TokenHistory, TokenShift, WkvState,
+    CompressedAttention, Compressor, ConvAttention, ConvGate, ConvReach, CrossAttention, Decay,
+    DeltaAttention, DeltaGate, DistanceBuckets, DistanceScores, DistanceTerm, EntryIndexer, EntryReads,
+    GatedDelta, HeadGate, IndexedAttention, Indexer, KeyConv, KeyReads, KeySource, LatentAttention,
+    Lightning, LoopAttention, Mamba1, Mamba2, Mixer, NgramEmbedding, NormAt, NormOver, OpenGroup, OutNorm,
+    OutputGate, Parallel, PerPosition, QkNorm, RgLru, RowCache, SelectiveMamba2, ShortConv, StepNorms,
+    Temperature, TimeMix, TokenHistory, TokenShift, WkvState,
 };
 pub use mlps::{
     ACTIVATIONS, DenseAndRouted, Expert, ExpertChoice, GatedMlp, Latent, LatentNorms, LinearMlp, Mlp, Moe,

@@ -36,8 +36,8 @@ use omnibus_kv::{FloatType, KvCacheSpec, KvFormat};
 use crate::spec::{Footprint, Rules, Tensors};
 pub use absent::Absent;
 pub use attention::{
-    Attention, AttentionSpan, Bidirectional, BlockSparse, HeadGate, KeySource, NormAt, NormOver, OutNorm,
-    OutputGate, QkNorm, Temperature,
+    Attention, AttentionSpan, Bidirectional, BlockSparse, DistanceBuckets, DistanceScores, DistanceTerm,
+    HeadGate, KeySource, NormAt, NormOver, OutNorm, OutputGate, QkNorm, Temperature,
 };
 pub use compressed::{Candidates, CompressedAttention, Compressor, EntryIndexer, EntryReads, OpenGroup};
 pub use conv_attention::{ConvAttention, KeyConv};
@@ -58,7 +58,7 @@ pub use rg_lru::RgLru;
 pub use row_cache::RowCache;
 pub use rwkv7::{ChannelMix, TimeMix, WkvState};
 pub use selective_mamba2::SelectiveMamba2;
-pub use short_conv::ShortConv;
+pub use short_conv::{ConvReach, ShortConv};
 pub use token_shift::TokenShift;
 
 /// How positions exchange information.

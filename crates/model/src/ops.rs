@@ -203,10 +203,20 @@ pub(crate) struct AttentionCall<'a> {
     pub(crate) gpu_fusions: GpuFusions,
     /// Of the layer's heads, `[heads]`: logits of a key without a value.
     pub(crate) sinks: Option<&'a Array>,
+    /// What distances add to scores; where there is one, MLX's operations compute the layer.
+    pub(crate) distances: Option<&'a dyn ScoreTerm>,
     /// Which of the visible keys a row reads; where there is one, MLX's operations compute the layer.
     pub(crate) filter: Option<&'a dyn KeyFilter>,
     /// Of the layer whose keys and values are read.
     pub(crate) layer: LayerContext<'a>,
+}
+
+/// What is added to scores of rows and keys.
+pub(crate) trait ScoreTerm {
+    /// The mask that adds it to the scores of the keys that a row sees, `[n, heads, rows, keys]`. `q`, `k`: `[n, heads, _,
+    /// head_dim]`; `positions`: of rows and keys; `seen`: `[n, _, rows, keys]`.
+    fn mask(&self, queries_and_keys: [&Array; 2], positions: &[Array; 2], seen: &Array)
+    -> mlx::Result<Array>;
 }
 
 /// A choice of keys that depends on more than positions.

@@ -21,6 +21,8 @@ pub enum WeightRewrite {
     Keep { tensors: Pattern },
     /// Another name.
     Rename { from: Pattern, to: Pattern },
+    /// One tensor for several modules, which share it.
+    Share { from: Pattern, to: Vec<Pattern> },
     /// Rows of outputs go to several tensors, so many to each.
     Split { from: Pattern, to: Vec<(Pattern, usize)> },
     /// Outputs go to several tensors in turn.

@@ -13,6 +13,7 @@ mod header;
 mod json;
 mod random;
 mod rewrite;
+mod static_table;
 mod store;
 
 use std::collections::BTreeMap;

@@ -100,11 +100,11 @@ impl Checkpoint {
             return Err(self.error("model.safetensors", format!("`{path}.weight` is no matrix")));
         };
         let bias = self.tensor(&format!("{path}.bias"))?.map(|bias| bias.numbers).unwrap_or_default();
-        Ok(Dense { weight: numbers, inputs, bias, act })
+        Ok(Dense { weight: numbers.into(), inputs, bias: bias.into(), act })
     }
 }
 
-fn numbers(data: &[u8], dtype: Dtype) -> Option<Vec<f32>> {
+pub(crate) fn numbers(data: &[u8], dtype: Dtype) -> Option<Vec<f32>> {
     let halves =
         |number: fn([u8; 2]) -> f32| data.as_chunks::<2>().0.iter().map(|bytes| number(*bytes)).collect();
     Some(match dtype {

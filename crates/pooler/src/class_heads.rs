@@ -9,9 +9,10 @@ use serde_json::{Map, Value};
 use crate::activation::Activation;
 use crate::checkpoint::Checkpoint;
 use crate::error::PoolerError;
+use crate::late;
 use crate::pooling::PoolingMode;
 use crate::step::Step;
-use crate::{Pooler, Task};
+use crate::{Pooler, Task, TextForm};
 
 /// What the class of a checkpoint says.
 pub(crate) fn read(directory: &Path, config: &Map<String, Value>) -> Result<Pooler, PoolerError> {
@@ -27,11 +28,24 @@ pub(crate) fn read(directory: &Path, config: &Map<String, Value>) -> Result<Pool
         let task = Task::ClassifyTokens { labels: labels(config) };
         return Ok(Pooler::new(task, Vec::new(), vec![Step::Dense(classifier)]));
     }
+    if class == late::STANFORD_CLASS {
+        return late::stanford(directory, &checkpoint);
+    }
+    if config.get("model_type").and_then(Value::as_str) == Some("model2vec") {
+        return Ok(model2vec(config));
+    }
     if class.contains("ForCausalLM") || class.contains("LMHead") {
         return Ok(Pooler::of_generator());
     }
     // As sentence-transformers has it.
     Ok(Pooler::new(Task::Embed, vec![PoolingMode::Mean], Vec::new()))
+}
+
+/// Model2Vec without files of sentence-transformers: the mean of known tokens' rows.
+fn model2vec(config: &Map<String, Value>) -> Pooler {
+    let normalizes = config.get("normalize").and_then(Value::as_bool).unwrap_or(false);
+    let steps = normalizes.then_some(Step::Normalize).into_iter().collect();
+    Pooler { tokens: TextForm::Known, ..Pooler::new(Task::Embed, vec![PoolingMode::Mean], steps) }
 }
 
 /// From the states of a text to the numbers of its labels.
@@ -45,6 +59,10 @@ fn sequence_head(
     Ok(match model {
         "Bert" => {
             (PoolingMode::Cls, vec![dense("bert.pooler.dense", Activation::Tanh)?, classifier("classifier")?])
+        }
+        "DebertaV2" => {
+            let act = activation_named(config, "pooler_hidden_act", "gelu")?;
+            (PoolingMode::Cls, vec![dense("pooler.dense", act)?, classifier("classifier")?])
         }
         "New" | "Gte" => {
             let pooler = match checkpoint.tensor("new.pooler.dense.weight")? {
@@ -66,13 +84,14 @@ fn sequence_head(
                 Some("mean") => PoolingMode::Mean,
                 _ => PoolingMode::Cls,
             };
-            let act = text("classifier_activation").unwrap_or("gelu");
-            let act = Activation::named(act).ok_or_else(|| {
-                PoolerError::new("config.json", format!("`classifier_activation` {act} is not supported"))
-            })?;
+            let act = activation_named(config, "classifier_activation", "gelu")?;
             let norm = Step::Norm {
-                weight: checkpoint.vector("head.norm.weight")?,
-                bias: checkpoint.tensor("head.norm.bias")?.map(|bias| bias.numbers).unwrap_or_default(),
+                weight: checkpoint.vector("head.norm.weight")?.into(),
+                bias: checkpoint
+                    .tensor("head.norm.bias")?
+                    .map(|bias| bias.numbers)
+                    .unwrap_or_default()
+                    .into(),
                 eps: config.get("norm_eps").and_then(Value::as_f64).unwrap_or(1e-5) as f32,
             };
             (pooling, vec![dense("head.dense", act)?, norm, classifier("classifier")?])
@@ -80,6 +99,37 @@ fn sequence_head(
         // Decoders read the last token.
         _ => (PoolingMode::Last, vec![classifier("score")?]),
     })
+}
+
+/// A field that names an activation.
+fn activation_named(
+    config: &Map<String, Value>,
+    field: &str,
+    absent: &str,
+) -> Result<Activation, PoolerError> {
+    let name = config.get(field).and_then(Value::as_str).unwrap_or(absent);
+    Activation::named(name)
+        .ok_or_else(|| PoolerError::new("config.json", format!("`{field}` {name} is not supported")))
+}
+
+/// What a network's own last layer makes of each token's state, where the blueprint does not have it: EmbeddingGemma 2
+/// projects to the vector's width.
+pub(crate) fn token_steps(directory: &Path, config: &Map<String, Value>) -> Result<Vec<Step>, PoolerError> {
+    if config.get("model_type").and_then(Value::as_str) != Some("embedding_gemma2") {
+        return Ok(Vec::new());
+    }
+    const NAMES: [&str; 3] = [
+        "language_model.embedding_projection",
+        "model.language_model.embedding_projection",
+        "embedding_projection",
+    ];
+    let checkpoint = Checkpoint::new(directory, "");
+    for name in NAMES {
+        if checkpoint.tensor(&format!("{name}.weight"))?.is_some() {
+            return Ok(vec![Step::Dense(checkpoint.dense(name, Activation::Identity)?)]);
+        }
+    }
+    Err(PoolerError::new("model.safetensors", "has no tensor `embedding_projection.weight`"))
 }
 
 /// One label is a score of pairs, more are those of a text.

@@ -9,15 +9,20 @@ mod activation;
 mod checkpoint;
 mod class_heads;
 mod error;
+mod late;
+mod lexical;
 mod modules;
 mod pooling;
 mod prompts;
 mod step;
+mod torch_file;
 
 use std::path::Path;
 
 pub use activation::Activation;
 pub use error::PoolerError;
+pub use late::{Expansion, LateInteraction, TokenForm, max_sim};
+use lexical::LexicalHeads;
 pub use pooling::{PoolingMode, Rows};
 pub use prompts::Prompts;
 use serde_json::{Map, Value};
@@ -27,12 +32,60 @@ use step::Step;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pooler {
     task: Task,
+    /// What each token's state passes through before anything is pooled.
+    token_steps: Vec<Step>,
     pooling: Vec<PoolingMode>,
     prompts: Prompts,
     steps: Vec<Step>,
     max_tokens: Option<usize>,
     dimensions: Dimensions,
     source: PoolerSource,
+    tokens: TextForm,
+    /// How texts are compared token by token.
+    late: Option<LateInteraction>,
+    /// What BGE-M3 has beside its vectors.
+    lexical: Option<LexicalHeads>,
+}
+
+/// Which tokens of a text a model reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextForm {
+    /// With special tokens around them.
+    Special,
+    /// The text's own (static embeddings). A text without tokens has a vector of zeros.
+    Plain,
+    /// The text's own that the vocabulary has (Model2Vec).
+    Known,
+}
+
+/// What is made of a text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum PoolingOutput {
+    /// What the model is for.
+    #[default]
+    Task,
+    /// A vector of each token.
+    TokenVectors,
+    /// A weight of each token (BGE-M3).
+    TokenWeights,
+}
+
+/// Whether vectors have the length 1 where the model's files say so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum VectorLength {
+    #[default]
+    AsTheModel,
+    AsComputed,
+}
+
+/// How similar two vectors are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Similarity {
+    Cosine,
+    /// Of weights of words.
+    Dot,
 }
 
 /// What says how a model is pooled.
@@ -49,6 +102,13 @@ enum PoolerSource {
 pub enum Task {
     /// One vector for each text.
     Embed,
+    /// A weight of each token of the vocabulary for each text (SPLADE).
+    EmbedSparse {
+        /// From the largest logit of a token to its weight.
+        activation: SparseActivation,
+    },
+    /// A vector for each token of a text, which are compared one by one (ColBERT).
+    EmbedTokens,
     /// One score for each pair of texts.
     Score {
         /// From the head's number to the score.
@@ -77,6 +137,28 @@ pub enum Task {
     },
 }
 
+/// From the largest logit of a token to its weight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SparseActivation {
+    /// `ln(1 + max(x, 0))`
+    Log1p,
+    /// `ln(1 + ln(1 + max(x, 0)))`
+    Log1pTwice,
+}
+
+impl SparseActivation {
+    fn apply(self, logits: &[f32]) -> Vec<f32> {
+        let weight = |logit: &f32| {
+            let once = f64::from(logit.max(0.0)).ln_1p();
+            match self {
+                Self::Log1p => once as f32,
+                Self::Log1pTwice => once.ln_1p() as f32,
+            }
+        };
+        logits.iter().map(weight).collect()
+    }
+}
+
 /// To which widths vectors may be cut.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dimensions {
@@ -96,6 +178,8 @@ impl Pooler {
             None => class_heads::read(directory, &config)?,
         };
         pooler.dimensions = dimensions;
+        pooler.lexical = LexicalHeads::read(directory)?;
+        pooler.token_steps.splice(0..0, class_heads::token_steps(directory, &config)?);
         Ok(pooler)
     }
 
@@ -107,7 +191,19 @@ impl Pooler {
     fn new(task: Task, pooling: Vec<PoolingMode>, steps: Vec<Step>) -> Self {
         let (prompts, max_tokens) = (Prompts::default(), None);
         let (dimensions, source) = (Dimensions::Any, PoolerSource::Class);
-        Self { task, pooling, prompts, steps, max_tokens, dimensions, source }
+        Self {
+            task,
+            token_steps: Vec::new(),
+            pooling,
+            prompts,
+            steps,
+            max_tokens,
+            dimensions,
+            source,
+            tokens: TextForm::Special,
+            late: None,
+            lexical: None,
+        }
     }
 
     /// Whether files of the model were written for this, and not only its class says how it is pooled.
@@ -128,6 +224,33 @@ impl Pooler {
     /// Most tokens of a text, where the model's files say so.
     pub fn max_tokens(&self) -> Option<usize> {
         self.max_tokens
+    }
+
+    /// Which tokens of a text it reads.
+    pub fn text_form(&self) -> TextForm {
+        self.tokens
+    }
+
+    /// How texts are compared token by token, of a model for that.
+    pub fn late_interaction(&self) -> Option<&LateInteraction> {
+        self.late.as_ref()
+    }
+
+    /// How similar two vectors are.
+    pub fn similarity(&self) -> Similarity {
+        match self.task {
+            Task::EmbedSparse { .. } => Similarity::Dot,
+            _ => Similarity::Cosine,
+        }
+    }
+
+    /// Whether it makes this of a text.
+    pub fn gives(&self, output: PoolingOutput) -> bool {
+        match (output, &self.task) {
+            (PoolingOutput::Task, _) => true,
+            (PoolingOutput::TokenVectors, task) => matches!(task, Task::Embed | Task::EmbedTokens),
+            (PoolingOutput::TokenWeights, _) => self.lexical.is_some(),
+        }
     }
 
     /// To which widths vectors may be cut.
@@ -152,23 +275,51 @@ impl Pooler {
     }
 
     /// Which rows of a text it reads.
-    pub fn rows(&self) -> Rows {
-        match self.task {
-            Task::ClassifyTokens { .. } => Rows::All,
-            _ => Rows::of(&self.pooling),
+    pub fn rows(&self, output: PoolingOutput) -> Rows {
+        match (output, &self.task) {
+            (PoolingOutput::TokenVectors | PoolingOutput::TokenWeights, _) => Rows::All,
+            (PoolingOutput::Task, Task::EmbedSparse { .. }) => Rows::Vocabulary,
+            (PoolingOutput::Task, Task::ClassifyTokens { .. } | Task::EmbedTokens) => Rows::All,
+            (PoolingOutput::Task, _) => Rows::of(&self.pooling),
         }
     }
 
     /// What the head gives for a text. `rows`: `[tokens, width]`, those that [`rows`](Self::rows) names. `prompt`: how many of
     /// its first tokens are a prompt's, which some models leave out.
-    pub fn pool(&self, rows: &[f32], width: usize, prompt: usize) -> Vec<f32> {
+    pub fn pool(&self, (rows, width): (&[f32], usize), prompt: usize, length: VectorLength) -> Vec<f32> {
+        if let Task::EmbedSparse { activation } = self.task {
+            return activation.apply(rows);
+        }
         let skipped = if self.prompts.are_pooled { 0 } else { prompt };
+        let (rows, width) = by_row(&self.token_steps, length, (rows, width));
         let pooled = match self.pooling.as_slice() {
             // Each row stays.
-            [] => rows.to_vec(),
-            modes => pooling::pool(modes, rows, width, skipped),
+            [] => rows,
+            modes => pooling::pool(modes, &rows, width, skipped),
         };
-        self.steps.iter().fold(pooled, |vector, step| step.apply(&vector))
+        self.steps.iter().filter(|step| length.keeps(step)).fold(pooled, |vector, step| step.apply(&vector))
+    }
+
+    /// What a text without tokens has, of a model that reads no others.
+    pub fn of_no_tokens(&self, width: usize) -> Vec<f32> {
+        vec![0.0; self.width(width, 0)]
+    }
+
+    /// Vectors of each row, one behind the other. `rows`: `[tokens, width]`.
+    pub fn token_vectors(&self, rows: (&[f32], usize), length: VectorLength) -> Vec<f32> {
+        match &self.lexical {
+            Some(heads) => heads.vectors(rows, length),
+            None => {
+                let normalized = self.steps.last().filter(|step| **step == Step::Normalize);
+                let steps: Vec<Step> = self.token_steps.iter().chain(normalized).cloned().collect();
+                by_row(&steps, length, rows).0
+            }
+        }
+    }
+
+    /// A weight of each row. `rows`: `[tokens, width]`. Empty where the model has none.
+    pub fn token_weights(&self, (rows, _): (&[f32], usize)) -> Vec<f32> {
+        self.lexical.as_ref().map(|heads| heads.weights(rows)).unwrap_or_default()
     }
 
     /// A vector's first numbers, normalized again where the model normalizes.
@@ -179,26 +330,68 @@ impl Pooler {
 
     /// Fails where the head's layers do not fit each other and a network with rows of this width.
     pub fn check(&self, hidden: usize) -> Result<(), PoolerError> {
-        let mut width = hidden * self.pooling.len().max(1);
-        for step in &self.steps {
-            if !step.fits(width) {
-                let reason = format!("a layer behind the network does not read vectors of {width} numbers");
-                return Err(PoolerError::new("modules.json", reason));
-            }
-            width = step.outputs().unwrap_or(width);
+        let width = checked(&self.token_steps, hidden)?;
+        checked(&self.steps, width * self.pooling.len().max(1))?;
+        match &self.lexical {
+            Some(heads) => heads.check(hidden),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    /// Numbers of what a text or a pair gives, of a network with rows of this width.
-    pub fn width(&self, hidden: usize) -> usize {
-        if matches!(self.task, Task::ScoreTokens { .. }) {
-            return 1;
+    /// Numbers of what a text or a pair gives, of a network with rows of this width and a vocabulary of this size; of each
+    /// token, where it has them for each.
+    pub fn width(&self, hidden: usize, vocab: usize) -> usize {
+        match self.task {
+            Task::ScoreTokens { .. } => 1,
+            Task::EmbedSparse { .. } => vocab,
+            _ => {
+                let of_token = outputs(&self.token_steps, hidden);
+                outputs(&self.steps, of_token * self.pooling.len().max(1))
+            }
         }
-        self.steps
-            .iter()
-            .fold(hidden * self.pooling.len().max(1), |width, step| step.outputs().unwrap_or(width))
     }
+
+    /// Numbers of a token's vector.
+    pub fn token_width(&self, hidden: usize) -> usize {
+        match &self.lexical {
+            Some(heads) => heads.vector_width(),
+            None => outputs(&self.token_steps, hidden),
+        }
+    }
+}
+
+impl VectorLength {
+    fn keeps(self, step: &Step) -> bool {
+        self == Self::AsTheModel || *step != Step::Normalize
+    }
+}
+
+/// Each row through the steps, one behind the other, and the width of a row then.
+fn by_row(steps: &[Step], length: VectorLength, (rows, width): (&[f32], usize)) -> (Vec<f32>, usize) {
+    if steps.is_empty() {
+        return (rows.to_vec(), width);
+    }
+    let steps = || steps.iter().filter(|step| length.keeps(step));
+    let of_row = |row: &[f32]| steps().fold(row.to_vec(), |row, step| step.apply(&row));
+    (rows.chunks_exact(width.max(1)).flat_map(of_row).collect(), outputs(steps(), width))
+}
+
+/// The width of what steps give of a row of this width.
+fn outputs<'a>(steps: impl IntoIterator<Item = &'a Step>, width: usize) -> usize {
+    steps.into_iter().fold(width, |width, step| step.outputs().unwrap_or(width))
+}
+
+/// The width of what steps give; fails where one does not read what the one before gives.
+fn checked(steps: &[Step], hidden: usize) -> Result<usize, PoolerError> {
+    let mut width = hidden;
+    for step in steps {
+        if !step.fits(width) {
+            let reason = format!("a layer behind the network does not read vectors of {width} numbers");
+            return Err(PoolerError::new("modules.json", reason));
+        }
+        width = step.outputs().unwrap_or(width);
+    }
+    Ok(width)
 }
 
 impl Dimensions {

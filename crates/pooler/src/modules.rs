@@ -9,10 +9,11 @@ use serde_json::{Map, Value};
 use crate::activation::Activation;
 use crate::checkpoint::Checkpoint;
 use crate::error::{PoolerError, json, object};
+use crate::late::{self, LateInteraction};
 use crate::pooling::PoolingMode;
 use crate::prompts::Prompts;
 use crate::step::Step;
-use crate::{Pooler, PoolerSource, Task};
+use crate::{Pooler, PoolerSource, SparseActivation, Task, TextForm};
 
 const FILE: &str = "modules.json";
 
@@ -37,6 +38,7 @@ pub(crate) fn read(directory: &Path) -> Result<Option<Pooler>, PoolerError> {
     let mut pooler =
         Pooler { source: PoolerSource::Modules, ..Pooler::new(Task::Embed, Vec::new(), Vec::new()) };
     let mut are_pooled = true;
+    let (mut transformer, mut mask) = (Map::new(), None);
     for module in modules {
         let text = |field: &str| module.get(field).and_then(Value::as_str);
         let (kind, path) = (text("type").unwrap_or_default(), text("path").unwrap_or_default());
@@ -46,7 +48,16 @@ pub(crate) fn read(directory: &Path) -> Result<Option<Pooler>, PoolerError> {
         }
         let config = |file: &str| object(&directory.join(path), file).map(Option::unwrap_or_default);
         match kind.rsplit('.').next().unwrap_or(kind) {
-            "Transformer" => pooler.max_tokens = max_tokens(&directory.join(path))?,
+            "Transformer" | "MLMTransformer" => {
+                transformer = transformer_file(&directory.join(path))?.unwrap_or_default();
+                pooler.max_tokens = max_tokens(&directory.join(path), &transformer)?;
+            }
+            "StaticEmbedding" => {
+                pooler.tokens = TextForm::Plain;
+                pooler.pooling = vec![PoolingMode::Mean];
+            }
+            "SpladePooling" => pooler.task = splade(&config("config.json")?, path)?,
+            "MultiVectorMask" => mask = Some(config("config.json")?),
             "Pooling" => {
                 let config = config("config.json")?;
                 pooler.pooling = modes(&config, path)?;
@@ -60,19 +71,65 @@ pub(crate) fn read(directory: &Path) -> Result<Option<Pooler>, PoolerError> {
         }
     }
     pooler.prompts = Prompts::read(directory, are_pooled)?;
+    if let Some(late) = late::declared(directory, &transformer, mask.as_ref())? {
+        return Ok(Some(late_interaction(pooler, late)));
+    }
     if pooler.task == Task::Embed && pooler.pooling.is_empty() {
         return Err(PoolerError::new(FILE, "has no module that pools"));
     }
     Ok(Some(pooler))
 }
 
-fn max_tokens(folder: &Path) -> Result<Option<usize>, PoolerError> {
+/// Layers behind the network are of each token, and each token's vector has the length 1.
+fn late_interaction(pooler: Pooler, late: LateInteraction) -> Pooler {
+    let mut steps = [pooler.token_steps, pooler.steps].concat();
+    if steps.last() != Some(&Step::Normalize) {
+        steps.push(Step::Normalize);
+    }
+    Pooler {
+        task: Task::EmbedTokens,
+        token_steps: steps,
+        pooling: Vec::new(),
+        steps: Vec::new(),
+        prompts: Prompts::of_roles(),
+        late: Some(late),
+        ..pooler
+    }
+}
+
+/// The largest logit of each token of the vocabulary.
+fn splade(config: &Map<String, Value>, path: &str) -> Result<Task, PoolerError> {
+    let refused = |what: &str, found: &str| {
+        PoolerError::new(format!("{path}/config.json"), format!("{what} {found} is not supported"))
+    };
+    let text = |field: &str, absent: &'static str| {
+        config.get(field).and_then(Value::as_str).unwrap_or(absent).to_owned()
+    };
+    let strategy = text("pooling_strategy", "max");
+    if strategy != "max" {
+        return Err(refused("the pooling strategy", &strategy));
+    }
+    let activation = match text("activation_function", "relu").as_str() {
+        "relu" => SparseActivation::Log1p,
+        "log1p_relu" => SparseActivation::Log1pTwice,
+        other => return Err(refused("the activation", other)),
+    };
+    Ok(Task::EmbedSparse { activation })
+}
+
+/// What is set for the network, under any of its file's names.
+fn transformer_file(folder: &Path) -> Result<Option<Map<String, Value>>, PoolerError> {
     for file in TRANSFORMER_FILES {
-        let length =
-            object(folder, file)?.and_then(|config| config.get("max_seq_length").and_then(Value::as_u64));
-        if let Some(length) = length {
-            return Ok(Some(length as usize));
+        if let Some(config) = object(folder, file)? {
+            return Ok(Some(config));
         }
+    }
+    Ok(None)
+}
+
+fn max_tokens(folder: &Path, transformer: &Map<String, Value>) -> Result<Option<usize>, PoolerError> {
+    if let Some(length) = transformer.get("max_seq_length").and_then(Value::as_u64) {
+        return Ok(Some(length as usize));
     }
     let config = object(folder, "tokenizer_config.json")?.unwrap_or_default();
     let length = config.get("model_max_length").and_then(Value::as_u64);

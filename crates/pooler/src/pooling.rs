@@ -36,6 +36,8 @@ pub enum Rows {
     Last,
     /// All.
     All,
+    /// Of each token of the vocabulary the largest logit over all rows, in one row.
+    Vocabulary,
 }
 
 impl Rows {

@@ -33,6 +33,12 @@ impl Prompts {
         Ok(Self { by_name: by_name.collect(), default, are_pooled })
     }
 
+    /// Names of a model that reads queries and documents differently; what stands before them is of its token forms.
+    pub(crate) fn of_roles() -> Self {
+        let by_name = ["query", "document"].map(|role| (role.to_owned(), String::new()));
+        Self { by_name: by_name.into(), ..Self::default() }
+    }
+
     /// Their names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.by_name.keys().map(String::as_str)

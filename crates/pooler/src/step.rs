@@ -1,5 +1,7 @@
 //! What follows pooling: dense layers and normalization.
 
+use std::sync::Arc;
+
 use crate::activation::Activation;
 
 /// One step.
@@ -10,8 +12,8 @@ pub(crate) enum Step {
     Normalize,
     /// Layer norm.
     Norm {
-        weight: Vec<f32>,
-        bias: Vec<f32>,
+        weight: Arc<[f32]>,
+        bias: Arc<[f32]>,
         eps: f32,
     },
 }
@@ -20,9 +22,9 @@ pub(crate) enum Step {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Dense {
     /// `[outputs, inputs]`
-    pub(crate) weight: Vec<f32>,
+    pub(crate) weight: Arc<[f32]>,
     pub(crate) inputs: usize,
-    pub(crate) bias: Vec<f32>,
+    pub(crate) bias: Arc<[f32]>,
     pub(crate) act: Activation,
 }
 
@@ -119,7 +121,7 @@ mod tests {
     #[test]
     fn a_layer_of_another_width_does_not_fit() {
         let dense = |bias: usize| {
-            let (weight, bias) = (vec![0.0; 8], vec![0.0; bias]);
+            let (weight, bias) = (vec![0.0; 8].into(), vec![0.0; bias].into());
             Step::Dense(Dense { weight, inputs: 4, bias, act: Activation::Identity })
         };
         assert!(dense(2).fits(4) && dense(0).fits(4) && !dense(2).fits(5) && !dense(3).fits(4));
@@ -127,8 +129,8 @@ mod tests {
 
     #[test]
     fn products_are_sums_over_all_inputs() {
-        let weight: Vec<f32> = (0..2 * 19).map(|at| at as f32).collect();
-        let dense = Dense { weight, inputs: 19, bias: vec![1.0, 2.0], act: Activation::Identity };
+        let weight: Arc<[f32]> = (0..2 * 19).map(|at| at as f32).collect();
+        let dense = Dense { weight, inputs: 19, bias: Arc::new([1.0, 2.0]), act: Activation::Identity };
         let x = vec![1.0; 2 * 19];
         assert_eq!(dense.apply(&x), [172.0, 534.0, 172.0, 534.0]);
     }

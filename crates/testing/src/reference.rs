@@ -36,6 +36,15 @@ pub const PICTURE_MODELS: Reference =
 /// Answers of models to tasks, as tokens.
 pub const ANSWERS: Reference = Reference { path: "oracle-spec", sample: "crates/testing/samples/answers" };
 
+/// The folder with tiny embedders, rerankers and classifiers: that of a variable, which has other weights, or the
+/// repository's.
+pub fn embedders() -> PathBuf {
+    match environment::variable("OMNIBUS_EMBEDDER_FIXTURES") {
+        Some(folder) => PathBuf::from(folder),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/embedders"),
+    }
+}
+
 /// A folder that is there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
-/// Each directory with a `config.json`, by its name, and by `org/name` one level deeper, in the order of their names.
+/// Each directory with a `config.json`, or of static embeddings with a `modules.json`, by its name, and by `org/name` one level
+/// deeper, in the order of their names.
 pub fn models(folder: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
     let failed = |error| Error::failed(format!("--models-dir: cannot read {}: {error}", folder.display()));
     let mut found = Vec::new();
@@ -25,7 +26,7 @@ pub fn models(folder: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
 }
 
 fn is_model(path: &Path) -> bool {
-    path.join("config.json").is_file()
+    ["config.json", "modules.json"].iter().any(|file| path.join(file).is_file())
 }
 
 /// The directories in a folder, hidden ones left out, links followed.

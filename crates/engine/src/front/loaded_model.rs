@@ -341,6 +341,7 @@ impl LoadedModel {
             alignment: request.alignment.clone(),
             hidden: request.hidden,
             token_logits: request.token_logits.clone(),
+            unattended: request.unattended,
             grammar,
             speculation: request.speculation,
             progress: request.progress,
@@ -386,7 +387,7 @@ fn max_cached_tokens(request: &Request) -> usize {
 /// Requests of equal tenant and salt share blocks. A request with log-probabilities of its whole prompt, an alignment or
 /// all hidden states shares none, because cached blocks have none of these.
 fn salt(request: &Request, id: JobId) -> u128 {
-    let reports_all = request.hidden == Some(HiddenPositions::All);
+    let reports_all = matches!(request.hidden, Some(HiddenPositions::All | HiddenPositions::Vocabulary));
     let scores_all = request.prompt_logprobs.is_some() && request.logprob_start == 0;
     if scores_all || request.alignment.is_some() || reports_all {
         return digest(&[b"unshared", &id.0.to_le_bytes()]);

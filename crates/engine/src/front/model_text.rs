@@ -44,6 +44,8 @@ pub(crate) struct ModelText {
     pub(crate) token_types: usize,
     /// Whether it has logits of tokens.
     generates: bool,
+    /// Whether it has the head of a masked language model.
+    pub(crate) weighs_vocabulary: bool,
 }
 
 /// A request's input, tokenized.
@@ -96,6 +98,7 @@ impl ModelText {
             pooler,
             token_types,
             generates,
+            weighs_vocabulary: false,
         })
     }
 
@@ -135,7 +138,7 @@ impl ModelText {
             return ModelTask::Generate;
         }
         match self.pooler.task() {
-            Task::Embed => ModelTask::Embed,
+            Task::Embed | Task::EmbedSparse { .. } | Task::EmbedTokens => ModelTask::Embed,
             Task::Score { .. } | Task::ScoreTokens { .. } => ModelTask::Score,
             Task::Classify { .. } => ModelTask::Classify,
             Task::ClassifyTokens { .. } => ModelTask::TokenClassify,
@@ -148,7 +151,8 @@ impl ModelText {
             return Ok(());
         }
         let use_instead = match self.pooler.task() {
-            Task::Embed => "gives vectors of texts; use /v1/embeddings",
+            Task::Embed | Task::EmbedSparse { .. } => "gives vectors of texts; use /v1/embeddings",
+            Task::EmbedTokens => "gives vectors of tokens; use /pooling, /v1/rerank or /v1/score",
             Task::Score { .. } | Task::ScoreTokens { .. } => {
                 "scores pairs of texts; use /v1/rerank or /v1/score"
             }
@@ -206,8 +210,8 @@ impl ModelText {
     /// The text side of a loaded model. Every prompt continues the tokens of its prompt cache file.
     pub(crate) fn for_loaded(self, ready: &Ready) -> Self {
         let media = self.media.and_then(|media| media.for_loaded(ready));
-        let Ready { token_types, generates, .. } = *ready;
-        Self { prefix: ready.prefix.clone(), media, token_types, generates, ..self }
+        let Ready { token_types, generates, weighs_vocabulary, .. } = *ready;
+        Self { prefix: ready.prefix.clone(), media, token_types, generates, weighs_vocabulary, ..self }
     }
 
     /// A request's prompt. `most`: a text that surely has more tokens than this is refused before it is tokenized whole. `salt`:
@@ -478,9 +482,12 @@ impl ModelText {
 
 /// A model's tokenizer.
 pub fn tokenizer_of(source: &Source) -> Result<Arc<Tokenizer>, StartError> {
-    let config = Value::Object(source.json("config.json").map_err(StartError::new)?);
+    let config = Value::Object(source.config().map_err(StartError::new)?);
     let tokenizer = match source {
-        Source::Directory(path) => Tokenizer::from_dir(path, Some(&config)),
+        Source::Directory(path) => {
+            let folder = source.tokenizer_folder();
+            Tokenizer::from_dir(folder.as_deref().unwrap_or(path), Some(&config))
+        }
         Source::Adapted { base, .. } => return tokenizer_of(base),
         Source::Embedded(_) | Source::Random(_) => embedded_tokenizer(source, &config)?,
     };

@@ -4,6 +4,7 @@
 //!
 //! Invariant: texts of one call are packed into steps with all other requests, and a text's result does not depend on them.
 
+use omnibus_pooler::{PoolingOutput, VectorLength};
 use omnibus_text::CutSide;
 
 use crate::request::{Chat, Request};
@@ -25,6 +26,10 @@ pub struct PoolingRequest {
     pub too_long: TooLong,
     /// Whether special tokens are added to texts.
     pub special: omnibus_text::AddSpecial,
+    /// What is made of each text.
+    pub output: PoolingOutput,
+    /// Whether vectors have the length 1 where the model's files say so.
+    pub length: VectorLength,
 }
 
 /// What is pooled.
@@ -64,8 +69,10 @@ pub enum TooLong {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pooled {
     /// What the model's head gives: a vector, or the numbers of its labels; of each token, one behind the other, where it
-    /// labels tokens.
+    /// gives them for each.
     pub numbers: Vec<f32>,
+    /// Of vectors and weights of tokens, the tokens that they are of.
+    pub of_tokens: Vec<u32>,
     /// How many tokens were read.
     pub tokens: usize,
     /// How many there were, if more.

@@ -187,6 +187,7 @@ mod tests {
             alignment: Some(Alignment { heads: vec![(1, 2)], frames: 3 }),
             hidden: Some(HiddenPositions::Last),
             token_logits: vec![7],
+            unattended: 1,
             grammar: None,
             speculation: Speculation::Off,
             progress: crate::request::ProgressReports::On,

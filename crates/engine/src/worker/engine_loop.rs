@@ -369,6 +369,7 @@ impl EngineLoop {
                 logprob_start: active.job.logprob_start,
                 hidden: active.job.hidden,
                 token_logits: &active.job.token_logits,
+                unattended: active.job.unattended,
                 adapter: active.job.request.adapter,
                 keeps_states: self.drafts.is_some()
                     && self.device.traits().keeps_states

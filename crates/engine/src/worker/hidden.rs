@@ -2,9 +2,9 @@
 
 use mlx::{Array, Dtype};
 use omnibus_core::SequenceId;
-use omnibus_model::{HiddenPlace, HiddenRows};
+use omnibus_model::{HiddenPlace, HiddenRows, Model};
 
-use super::step_input::{InputSegment, ReportedRows, StepInput};
+use super::step_input::{InputSegment, ReportedRows, RowReport, StepInput};
 use crate::hidden::HiddenStates;
 use crate::message::JobUpdate;
 
@@ -55,14 +55,18 @@ impl<'a> HiddenRequest<'a> {
     }
 
     /// What is reported. `hidden`: what the pass gave.
-    pub(super) fn reported(&self, hidden: &[Array]) -> mlx::Result<Vec<PendingHidden>> {
+    pub(super) fn reported(&self, hidden: &[Array], model: &Model) -> mlx::Result<Vec<PendingHidden>> {
         if self.reported.is_empty() {
             return Ok(Vec::new());
         }
         let places = self.rows().map(|rows| rows.places).unwrap_or_default();
         let norm = places.iter().position(|place| *place == HiddenPlace::FinalNorm);
         let states = norm.and_then(|norm| hidden.get(norm));
-        PendingHidden::of(self.reported, states.ok_or_else(|| mlx::Error::new("states of the final norm"))?)
+        let states = states.ok_or_else(|| mlx::Error::new("states of the final norm"))?;
+        PendingHidden::of(self.reported, states, |states| {
+            let logits = model.largest_masked_logits(states)?;
+            logits.ok_or_else(|| mlx::Error::new("a network with the head of a masked language model"))
+        })
     }
 
     /// What a draft head reads. `hidden`: what the pass gave.
@@ -89,20 +93,29 @@ impl<'a> HiddenRequest<'a> {
 pub(super) struct PendingHidden {
     pub(super) sequence: SequenceId,
     position: usize,
-    /// `[rows, width]` f32
+    /// `[rows, width]` f32, or the largest logits, `[1, vocab]`
     states: Array,
 }
 
 impl PendingHidden {
-    /// Hidden states of all `rows`, in order. `hidden`: what the pass gave for them, `[n, width]`.
-    pub(super) fn of(rows: &[ReportedRows], hidden: &Array) -> mlx::Result<Vec<Self>> {
+    /// Reports of all `rows`, in order. `hidden`: what the pass gave for them, `[n, width]`; `largest_logits`: see
+    /// [`Model::largest_masked_logits`].
+    pub(super) fn of(
+        rows: &[ReportedRows],
+        hidden: &Array,
+        largest_logits: impl Fn(&Array) -> mlx::Result<Array>,
+    ) -> mlx::Result<Vec<Self>> {
         let [_, width] = hidden.dims()?;
         let mut from = 0;
         let one = |rows: &ReportedRows| {
             let to = from + rows.len as i32;
-            let states = hidden.slice(&[from, 0], &[to, width])?.astype(Dtype::F32)?;
+            let states = hidden.slice(&[from, 0], &[to, width])?;
             from = to;
-            Ok(Self { sequence: rows.sequence, position: rows.position, states })
+            let (position, states) = match rows.report {
+                RowReport::States => (rows.position, states),
+                RowReport::LargestLogits => (0, largest_logits(&states)?),
+            };
+            Ok(Self { sequence: rows.sequence, position, states: states.astype(Dtype::F32)? })
         };
         rows.iter().map(one).collect()
     }

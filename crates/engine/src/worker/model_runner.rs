@@ -262,6 +262,7 @@ impl ModelRunner {
             && input.positions.is_none()
             && input.crossed.is_empty()
             && input.spans.is_empty()
+            && input.unattended.is_empty()
         {
             return Ok(None);
         }
@@ -276,7 +277,8 @@ impl ModelRunner {
         };
         let positions = input.positions.as_ref().map(padded);
         let bidirectional = input.spans.clone();
-        Ok(Some(MultimodalRows { features, positions, bidirectional, cross }))
+        let unattended = input.unattended.clone();
+        Ok(Some(MultimodalRows { features, positions, bidirectional, cross, unattended }))
     }
 
     fn build_sample(&mut self, forward: &ForwardOutput) -> mlx::Result<Option<PendingSample>> {
@@ -315,7 +317,7 @@ impl ModelRunner {
             tracing::warn!("{problem}");
         }
         let mut prompts = prompt_outputs(input, logits.as_ref(), batch.multimodal.as_ref())?;
-        let reported = hidden.reported(&pass.hidden)?;
+        let reported = hidden.reported(&pass.hidden, &self.model)?;
         prompts.extend(reported.into_iter().map(PromptOutput::Hidden));
         let mut states = Vec::new();
         for kept in hidden.kept(&pass.hidden)? {

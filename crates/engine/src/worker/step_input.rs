@@ -6,7 +6,7 @@
 use omnibus_core::{BlockCopy, PlanId, ScheduledSequence, Scheduler, SequenceId, TokenSource};
 use omnibus_kv::BlockTable;
 use omnibus_model::mrope::MultimodalPositions;
-use omnibus_model::{SpanRuns, span_reach};
+use omnibus_model::{SpanRuns, UnattendedRows, span_reach};
 use serde::{Deserialize, Serialize};
 
 use crate::alignment::Alignment;
@@ -36,6 +36,8 @@ pub(super) struct StepInput {
     pub(super) media: Vec<MediaRows>,
     /// Rows that attend to each other in both directions.
     pub(super) spans: Vec<SpanRuns>,
+    /// Of segments of sequences with tokens that no row attends to.
+    pub(super) unattended: Vec<UnattendedRows>,
     /// Rows that attend to pictures in layers of cross attention, in order.
     pub(super) crossed: Vec<CrossedRows>,
     /// Positions of the rows on three axes; `None` where each row is at its place in its sequence.
@@ -131,6 +133,16 @@ pub(super) struct ReportedRows {
     pub(super) first: usize,
     /// How many rows.
     pub(super) len: usize,
+    pub(super) report: RowReport,
+}
+
+/// What is reported of consecutive rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum RowReport {
+    /// Their states.
+    States,
+    /// Of each token of the vocabulary the largest logit over them.
+    LargestLogits,
 }
 
 /// A row of which logits of some tokens were requested.
@@ -152,6 +164,7 @@ pub(super) struct RequestRows<'a> {
     pub(super) logprob_start: usize,
     pub(super) hidden: Option<HiddenPositions>,
     pub(super) token_logits: &'a [u32],
+    pub(super) unattended: usize,
     /// As in [`omnibus_core::Request::adapter`].
     pub(super) adapter: u128,
     /// As in [`InputSegment`].
@@ -195,6 +208,13 @@ impl StepInput {
             keeps_states: request.keeps_states,
             tables: groups.map(|group| scheduler.block_table(work.sequence, group).clone()).collect(),
         });
+        if request.unattended > 0 {
+            let (rows, from) = (
+                first..first + work.positions.len(),
+                request.prompt - request.unattended.min(request.prompt),
+            );
+            self.unattended.push(UnattendedRows { rows, from });
+        }
         self.push_prompt_rows(work, known, request);
         self.push_hidden(work, first, request);
         self.push_token_logits(work, first, request);
@@ -258,12 +278,16 @@ impl StepInput {
         let end = work.positions.end.min(request.prompt);
         let position = match request.hidden {
             None => return,
-            Some(HiddenPositions::All) => work.positions.start,
+            Some(HiddenPositions::All | HiddenPositions::Vocabulary) => work.positions.start,
             Some(HiddenPositions::Last) => work.positions.start.max(request.prompt.saturating_sub(1)),
         };
         if position < end {
             let first = first + position - work.positions.start;
-            let rows = ReportedRows { sequence: work.sequence, position, first, len: end - position };
+            let report = match request.hidden {
+                Some(HiddenPositions::Vocabulary) => RowReport::LargestLogits,
+                _ => RowReport::States,
+            };
+            let rows = ReportedRows { sequence: work.sequence, position, first, len: end - position, report };
             self.hidden.push(rows);
         }
     }

@@ -4,7 +4,9 @@
 #[path = "../../../model/tests/models/golden/generate.rs"]
 mod generate;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use omnibus_engine::{
     AsyncScheduling, Handle, Input, ModelSource, Request, Sampling, Settings, StartError, start,
@@ -53,11 +55,27 @@ fn from_recipe(fixture: &Path, name: &str) -> PathBuf {
     to
 }
 
-/// An embedder, a reranker or a classifier as published: its files, with the weights of each folder's recipe.
+/// An embedder, a reranker or a classifier as published: its files, with the weights of each folder's recipe. It is written
+/// once for all tests of a program, which run at the same time.
 pub fn embedder(name: &str) -> PathBuf {
-    let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/embedders").join(name);
+    static WRITTEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("embedders").join(name);
-    write_published(&at, &to);
+    let mut written = WRITTEN.lock().unwrap();
+    if !written.contains(name) {
+        write_published(&omnibus_testing::reference::embedders().join(name), &to);
+        written.insert(name.to_owned());
+    }
+    to
+}
+
+/// An embedder with further files.
+pub fn embedder_with(name: &str, files: &[(&str, String)]) -> PathBuf {
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("embedders").join(format!("{name}-with-files"));
+    write_published(&omnibus_testing::reference::embedders().join(name), &to);
+    for (file, content) in files {
+        std::fs::create_dir_all(to.join(file).parent().unwrap()).unwrap();
+        std::fs::write(to.join(file), content).unwrap();
+    }
     to
 }
 
@@ -79,6 +97,41 @@ fn write_published(from: &Path, to: &Path) {
     }
     let named = weights.iter().map(|(name, array)| (name.as_str(), array));
     mlx::io::save_safetensors(to.join("model.safetensors"), named, []).unwrap();
+    if from.ends_with("m3") {
+        // As published: beside the checkpoint, one file of torch for each layer.
+        for layer in ["sparse_linear", "colbert_linear"] {
+            let tensor = |part: &str| weights[&format!("{layer}.{part}")].to_vec::<f32>().unwrap();
+            let file = torch_archive(layer, [&tensor("weight"), &tensor("bias")]);
+            std::fs::write(to.parent().unwrap().join(format!("{layer}.pt")), file).unwrap();
+        }
+    }
+}
+
+/// A file as `torch.save` writes one of a layer's state: stored entries, of which the second and the third are tensors.
+fn torch_archive(name: &str, tensors: [&[f32]; 2]) -> Vec<u8> {
+    let bytes = |numbers: &[f32]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
+    let pickle = b"\x80\x02ccollections\nOrderedDict\nctorch\nFloatStorage\n.".to_vec();
+    let entries = [("data.pkl", pickle), ("data/0", bytes(tensors[0])), ("data/1", bytes(tensors[1]))];
+    let (mut archive, mut directory) = (Vec::new(), Vec::new());
+    for (entry, bytes) in &entries {
+        let (path, at) = (format!("{name}/{entry}"), archive.len() as u32);
+        let [length, path_length] = [bytes.len() as u32, path.len() as u32];
+        let sizes = [[0; 4], length.to_le_bytes(), length.to_le_bytes()].concat();
+        // Version, flags, method, time and date.
+        let head = [20u16, 0, 0, 0, 0].map(u16::to_le_bytes).concat();
+        let lengths = path_length.to_le_bytes();
+        archive.extend([b"PK\x03\x04", &head[..], &sizes, &lengths, path.as_bytes(), bytes].concat());
+        let places = [&[0u8; 10][..], &at.to_le_bytes()].concat();
+        let made_by = 20u16.to_le_bytes();
+        directory.extend(
+            [b"PK\x01\x02", &made_by[..], &head, &sizes, &lengths, &places, path.as_bytes()].concat(),
+        );
+    }
+    let (at, length) = (archive.len() as u32, directory.len() as u32);
+    archive.extend(directory);
+    let counts = [0u16, 0, 3, 3].map(u16::to_le_bytes).concat();
+    archive.extend([b"PK\x05\x06", &counts[..], &length.to_le_bytes(), &at.to_le_bytes(), &[0, 0]].concat());
+    archive
 }
 
 /// The small model of a golden fixture with random weights for every token of the embedded model's tokenizer.

@@ -11,13 +11,11 @@ use sha2::{Digest, Sha256};
 
 use crate::checksum::{Checksum, hex};
 use crate::error::Error;
-use crate::files::RemoteFile;
+use crate::files::{CONFIGS, RemoteFile};
 
 const READ_BYTES: usize = 1 << 20;
 /// Deepest folders that are read.
 const DEPTH_MAX: usize = 4;
-/// One of these makes a folder that of a model or of an adapter.
-const CONFIGS: &[&str] = &["config.json", "adapter_config.json"];
 const CARD: &str = "README.md";
 /// The model card of a folder without one.
 const CARD_TEXT: &str = "---\nlibrary_name: mlx\ntags:\n- mlx\n---\n\nUploaded with mlx-omnibus.\n\n```sh\nomnibus serve DIRECTORY\n```\n";

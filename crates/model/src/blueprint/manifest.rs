@@ -1,12 +1,14 @@
 //! The tensors of a whole network.
 
 use crate::blueprint::{
-    AlternatingUpdates, Blueprint, Finish, Head, HeadStates, HyperConnections, LayerSpec, Residual,
-    StreamKind,
+    AlternatingUpdates, Blueprint, Finish, Head, HeadStates, HyperConnections, LayerSpec, MaskedHead,
+    Residual, StreamKind,
 };
 use crate::manifest::{Manifest, Scope, TensorRole};
 use crate::norm::Norm;
 
+/// The head of a masked language model.
+pub(crate) const MASKED_HEAD: &str = "masked_head";
 /// Embeddings of token types, below the root.
 pub(crate) const TOKEN_TYPES: &str = "embed_token_types";
 /// Learned positions, below the root.
@@ -33,6 +35,7 @@ impl Blueprint {
         if self.head == Head::Own && last {
             top.column("lm_head", self.hidden, self.vocab.saturating_sub(self.unpredicted), self.head_bias);
         }
+        self.name_masked_head(&mut top);
         let mut root = top.at(self.names.root);
         if self.has_embeddings() {
             root.replicated(self.names.embed, self.hidden, self.vocab, false);
@@ -40,12 +43,7 @@ impl Blueprint {
         if first {
             self.name_added_embeddings(&mut root);
         }
-        if let Some(inputs) = self.per_layer_inputs {
-            let width = inputs.width * self.stored_layers().len();
-            root.replicated("embed_tokens_per_layer", width, inputs.vocab, false);
-            root.replicated("per_layer_model_projection", self.hidden, width, false);
-            root.at("per_layer_projection_norm").tensor("weight", &[inputs.width], TensorRole::Replicated);
-        }
+        self.name_per_layer_inputs(&mut root);
         for vocabulary in self.media_vocabularies.iter().filter(|_| first) {
             let mut at = root.at(&vocabulary.path);
             at.replicated("embedding", vocabulary.width, vocabulary.count, false);
@@ -93,6 +91,26 @@ impl Blueprint {
             }
         }
         manifest
+    }
+
+    fn name_masked_head(&self, top: &mut Scope) {
+        if let Some(MaskedHead { norm, .. }) = self.masked_head.filter(|_| self.stage.gives_logits()) {
+            let mut at = top.at(MASKED_HEAD);
+            at.replicated("dense", self.hidden, self.hidden, true);
+            at.norm("norm", norm, self.hidden);
+            at.tensor("bias", &[self.vocab], TensorRole::Replicated);
+        }
+    }
+
+    fn name_per_layer_inputs(&self, root: &mut Scope) {
+        if let Some(inputs) = self.per_layer_inputs {
+            let width = inputs.width * self.stored_layers().len();
+            if let Some(rows) = inputs.vocab {
+                root.replicated("embed_tokens_per_layer", width, rows, false);
+            }
+            root.replicated("per_layer_model_projection", self.hidden, width, false);
+            root.at("per_layer_projection_norm").tensor("weight", &[inputs.width], TensorRole::Replicated);
+        }
     }
 
     /// Tables whose rows are added to embeddings.

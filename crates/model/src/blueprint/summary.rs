@@ -29,7 +29,8 @@ impl Blueprint {
             CacheKind::State => "states",
         };
         let groups = self.kv_cache_groups(KvFormat::Float(FloatType::F32));
-        let mut caches: Vec<&str> = groups.into_iter().map(|group| name(group.spec.kind)).collect();
+        let groups = groups.into_iter().filter(|group| !group.layers.is_empty());
+        let mut caches: Vec<&str> = groups.map(|group| name(group.spec.kind)).collect();
         caches.dedup();
         caches
     }
@@ -49,6 +50,8 @@ impl Blueprint {
             (of_stream.is_some(), of_stream.unwrap_or_default()),
             (self.passes.count() > 1, "several passes"),
             (!self.rotated.is_empty(), "rotated weights"),
+            (self.masked_head.is_some(), "a masked language model's head"),
+            (self.layers.is_empty(), "a table of vectors"),
         ];
         all.into_iter().filter_map(|(has, name)| has.then_some(name))
     }
@@ -105,6 +108,7 @@ impl Attention {
             (self.out_gate.is_some(), "gated outputs"),
             (self.block_sparse.is_some(), "sparse blocks"),
             (matches!(self.keys, KeySource::Layer(_)), "shared keys"),
+            (self.distances.is_some(), "scores by distance"),
         ];
         all.into_iter().filter_map(|(has, name)| has.then_some(name)).collect()
     }

@@ -282,6 +282,7 @@ impl WeightRewrite {
             }
             // Converted checkpoints have none of these, or have them as we do.
             Self::GateShares { .. }
+            | Self::Share { .. }
             | Self::ZeroBias { .. }
             | Self::RoundToBf16 { .. }
             | Self::Drop { .. }

@@ -49,6 +49,7 @@ fn moe(cfg: &Config, dense: GatedMlp) -> Result<Moe, ConfigError> {
     let top_k = cfg.or("num_experts_per_tok", 8)?;
     Ok(Moe {
         latent: None,
+        sum_bias: false,
         experts,
         top_k,
         expert: dense.with_width(width).into(),

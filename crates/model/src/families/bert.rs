@@ -28,16 +28,18 @@ fn blueprint(cfg: &Config, first: usize) -> Result<Blueprint, ConfigError> {
     let mlp = PlainMlp { width: cfg.req("intermediate_size")?, act, bias: true };
     let layer = LayerSpec::pre_norm(Attention::new(&dims, Position::None).with_bias(true), mlp, dims.norm);
     let types: usize = cfg.or("type_vocab_size", 2)?;
+    let masked_head = masked_head(cfg, dims.norm, act)?;
     Ok(Blueprint {
         learned_positions: Some(LearnedPositions { rows, first }),
         token_types: Some(types).filter(|types| *types > 0),
-        rewrites: rewrites(),
+        rewrites: rewrites(masked_head),
+        masked_head,
         ..of_sums(&dims, layer)
     })
 }
 
 /// A checkpoint of any of its classes has the same encoder below another name, or none.
-fn rewrites() -> Vec<WeightRewrite> {
+fn rewrites(masked_head: Option<MaskedHead>) -> Vec<WeightRewrite> {
     let unprefixed = ["bert", "roberta"].into_iter().flat_map(|class| {
         [prefix(&format!("{class}.embeddings"), "embeddings"), prefix(&format!("{class}.encoder"), "encoder")]
     });
@@ -59,6 +61,19 @@ fn rewrites() -> Vec<WeightRewrite> {
         ("output.dense", "mlp.down_proj"),
         ("output.LayerNorm", "post_feedforward_layernorm"),
     ]);
-    let first = dropped.chain(unprefixed).chain([drop("embeddings.position_ids")]);
+    let of_bert = [
+        "cls.predictions.transform.dense",
+        "cls.predictions.transform.LayerNorm",
+        "cls.predictions.bias",
+        "cls.predictions.decoder",
+    ];
+    let of_roberta = ["lm_head.dense", "lm_head.layer_norm", "lm_head.bias", "lm_head.decoder"];
+    let heads = masked_head.map(|_| [of_bert, of_roberta].map(masked_head_names).concat());
+    let first = heads
+        .unwrap_or_default()
+        .into_iter()
+        .chain(dropped)
+        .chain(unprefixed)
+        .chain([drop("embeddings.position_ids")]);
     [first.collect(), around, vec![prefix("encoder.layer", "model.layers")], parts].concat()
 }

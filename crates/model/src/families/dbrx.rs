@@ -35,6 +35,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     };
     let moe = Moe {
         latent: None,
+        sum_bias: false,
         experts: ffn.req("moe_num_experts")?,
         top_k: ffn.req("moe_top_k")?,
         expert: GatedMlp { width: ffn.req("ffn_hidden_size")?, act: Activation::Silu, bias: false }.into(),

@@ -13,14 +13,16 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let act = cfg.choice_opt("activation", ACTIVATIONS)?.unwrap_or(Activation::Gelu);
     let mlp = PlainMlp { width: cfg.req("hidden_dim")?, act, bias: true };
     let layer = LayerSpec::pre_norm(Attention::new(&dims, Position::None).with_bias(true), mlp, dims.norm);
+    let masked_head = masked_head(cfg, dims.norm, act)?;
     Ok(Blueprint {
         learned_positions: Some(LearnedPositions::new(dims.context)),
-        rewrites: rewrites(),
+        rewrites: rewrites(masked_head),
+        masked_head,
         ..of_sums(&dims, layer)
     })
 }
 
-fn rewrites() -> Vec<WeightRewrite> {
+fn rewrites(masked_head: Option<MaskedHead>) -> Vec<WeightRewrite> {
     let heads = ["vocab_transform", "vocab_layer_norm", "vocab_projector", "pre_classifier", "classifier"];
     let dropped = heads.into_iter().map(|head| drop(&format!("{head}.**")));
     let unprefixed = ["embeddings", "transformer"].map(|part| prefix(&format!("distilbert.{part}"), part));
@@ -39,6 +41,8 @@ fn rewrites() -> Vec<WeightRewrite> {
         ("ffn.lin2", "mlp.down_proj"),
         ("output_layer_norm", "post_feedforward_layernorm"),
     ]);
-    let first = dropped.chain(unprefixed).chain([drop("embeddings.position_ids")]);
+    let of_head = ["vocab_transform", "vocab_layer_norm", "vocab_projector.bias", "vocab_projector"];
+    let head = masked_head.map(|_| masked_head_names(of_head)).unwrap_or_default();
+    let first = head.into_iter().chain(dropped).chain(unprefixed).chain([drop("embeddings.position_ids")]);
     [first.collect(), around, vec![prefix("transformer.layer", "model.layers")], parts].concat()
 }

@@ -8,17 +8,22 @@ pub(super) fn encoder(mut blueprint: Blueprint) -> Blueprint {
     Blueprint { head: Head::Absent, ..blueprint }
 }
 
-/// A decoder whose config says `is_causal: false`. All of its layers attend.
-pub(super) fn of_decoder(blueprint: Blueprint) -> Result<Blueprint, ConfigError> {
-    let attends = |layer: &LayerSpec| matches!(layer.mixer, Mixer::Attention(_));
-    match blueprint.layers.iter().all(attends) {
-        true => Ok(encoder(blueprint)),
-        false => Err(ConfigError::Unsupported {
-            field: "is_causal".to_owned(),
-            found: "false".to_owned(),
-            supported: "true, where layers are recurrent".to_owned(),
-        }),
+/// A decoder whose config says `is_causal: false`. All of its layers attend, or are short convolutions.
+pub(super) fn of_decoder(mut blueprint: Blueprint) -> Result<Blueprint, ConfigError> {
+    for layer in &mut blueprint.layers {
+        match &mut layer.mixer {
+            Mixer::Attention(_) => {}
+            Mixer::ShortConv(conv) => conv.reach = ConvReach::BothSides,
+            _ => {
+                return Err(ConfigError::Unsupported {
+                    field: "is_causal".to_owned(),
+                    found: "false".to_owned(),
+                    supported: "true, where layers are recurrent".to_owned(),
+                });
+            }
+        }
     }
+    Ok(encoder(blueprint))
 }
 
 /// A network of layers that end with the norm of a sum, so that none follows the last.
@@ -33,6 +38,34 @@ pub(super) fn of_sums(dims: &Dims, layer: LayerSpec) -> Blueprint {
 /// The norm behind attention and the one behind the MLP.
 const OF_SUMS: NormPlacement =
     NormPlacement::OfSums { mixer: "post_attention_layernorm", mlp: "post_feedforward_layernorm" };
+
+/// The head of a checkpoint that was saved with the one of a masked language model.
+pub(super) fn masked_head(
+    cfg: &Config,
+    norm: Norm,
+    act: Activation,
+) -> Result<Option<MaskedHead>, ConfigError> {
+    let classes: Vec<String> = cfg.or("architectures", Vec::new())?;
+    let is_masked = classes.iter().any(|class| class.ends_with("ForMaskedLM"));
+    Ok(is_masked.then_some(MaskedHead { act, norm }))
+}
+
+/// From a checkpoint's names of that head: the dense layer, the norm, the bias, and the projection, which is the embedding.
+pub(super) fn masked_head_names([dense, norm, bias, projection]: [&str; 4]) -> Vec<WeightRewrite> {
+    let own = |name: &str| format!("masked_head.{name}");
+    let rename = |from: String, to: String| WeightRewrite::Rename { from: from.into(), to: to.into() };
+    vec![
+        rename(format!("{dense}.*"), own("dense.*")),
+        rename(format!("{norm}.*"), own("norm.*")),
+        rename(bias.to_owned(), own("bias")),
+        WeightRewrite::DropBeside {
+            tensors: format!("{projection}.bias").into(),
+            other: own("bias").as_str().into(),
+        },
+        rename(format!("{projection}.bias"), own("bias")),
+        super::names::drop(&format!("{projection}.**")),
+    ]
+}
 
 /// What a config calls the sizes of BERT.
 pub(super) const BERT_FIELDS: DimFields = DimFields { norm_eps: "layer_norm_eps", ..DimFields::LLAMA };

@@ -18,6 +18,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let scores = cfg.choice_opt("moe_gate_act", &kinds)?.unwrap_or(RouteScores::Softmax);
     let moe = Moe {
         latent: None,
+        sum_bias: false,
         experts: cfg.req("moe_num_experts")?,
         top_k: cfg.or("moe_k", 1)?,
         expert: dense.with_width(width).into(),

@@ -21,7 +21,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     };
     let own = PerLayerInputs {
         width: text.req("hidden_size_per_layer_input")?,
-        vocab: text.req("vocab_size_per_layer_input")?,
+        vocab: Some(text.req("vocab_size_per_layer_input")?),
         norm_eps: eps,
     };
     let finish = Finish::PerLayerInput { width: own.width, act: Activation::GeluTanh, norm_eps: eps };

@@ -83,7 +83,7 @@ fn attentions(cfg: &Config, dims: &Dims) -> Result<(Attention, Attention), Confi
 fn own_embeddings(cfg: &Config, norm_eps: f32) -> Result<Option<PerLayerInputs>, ConfigError> {
     let width = cfg.or("hidden_size_per_layer_input", 256)?;
     let vocab = cfg.or("vocab_size_per_layer_input", 262_144)?;
-    Ok((width > 0).then_some(PerLayerInputs { width, vocab, norm_eps }))
+    Ok((width > 0).then_some(PerLayerInputs { width, vocab: Some(vocab), norm_eps }))
 }
 
 /// Ranges of activations, which only training on packed ones reads.

@@ -19,6 +19,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         Attention { sink_logits: true, ..Attention::new(&dims, rope(cfg, &dims)?).with_bias(true) };
     let moe = Moe {
         latent: None,
+        sum_bias: false,
         experts: cfg.or("num_local_experts", 128)?,
         top_k: cfg.or("num_experts_per_tok", 4)?,
         expert: GatedMlp { width: cfg.req("intermediate_size")?, act: SWIGLU, bias: true }.into(),

@@ -21,6 +21,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
 pub(super) fn moe(cfg: &Config) -> Result<Moe, ConfigError> {
     Ok(Moe {
         latent: None,
+        sum_bias: false,
         experts: cfg.req("num_local_experts")?,
         top_k: cfg.req("num_experts_per_tok")?,
         expert: GatedMlp::read(cfg)?.into(),

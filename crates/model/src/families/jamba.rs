@@ -28,6 +28,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         router: Router { scores: RouteScores::ChosenSoftmax, ..Router::SOFTMAX },
         shared: None,
         latent: None,
+        sum_bias: false,
     };
     let count = |field: &str| cfg.req::<usize>(field);
     let (attn_period, attn_offset) = (count("attn_layer_period")?, count("attn_layer_offset")?);

@@ -54,6 +54,7 @@ fn moe(cfg: &Config, dense: GatedMlp) -> Result<Moe, ConfigError> {
     let width = cfg.or("shared_expert_intermediate_size", 512)?;
     Ok(Moe {
         latent: None,
+        sum_bias: false,
         experts: cfg.or("num_experts", 256)?,
         top_k: cfg.or("num_experts_per_tok", 8)?,
         expert: dense.with_width(cfg.or("moe_intermediate_size", 512)?).into(),

@@ -48,6 +48,7 @@ pub(super) fn blueprint(
     let conv = ShortConv {
         hidden: dims.hidden,
         conv_kernel_size: cfg.req("conv_L_cache")?,
+        reach: ConvReach::Before,
         bias: cfg.or("conv_bias", false)?,
     };
     let attends = attends(cfg, dims.layers)?;

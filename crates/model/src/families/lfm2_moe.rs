@@ -21,6 +21,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         },
         shared: None,
         latent: None,
+        sum_bias: false,
     };
     let first: usize = cfg.or("num_dense_layers", 0)?;
     let mlp = |layer: usize| if layer < first { dense.into() } else { moe.clone().into() };

@@ -26,6 +26,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
         router: Router { scores: RouteScores::Sigmoid, weighs: Weighs::Inputs, ..Router::SOFTMAX },
         shared: Some(SharedExpert { name: "shared_expert", width, gate: SharedGate::None, act: None }),
         latent: None,
+        sum_bias: false,
     };
     let dense = expert.with_width(text.req("intermediate_size_mlp")?);
     let step: usize = text.or("interleave_moe_layer_step", 1)?;

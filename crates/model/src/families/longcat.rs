@@ -84,5 +84,6 @@ fn moe(cfg: &Config, mlp: GatedMlp) -> Result<Moe, ConfigError> {
         },
         shared: None,
         latent: None,
+        sum_bias: false,
     })
 }

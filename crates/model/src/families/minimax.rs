@@ -24,6 +24,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     };
     let moe = Moe {
         latent: None,
+        sum_bias: false,
         experts: cfg.req("num_local_experts")?,
         top_k: cfg.req("num_experts_per_tok")?,
         expert: GatedMlp::read(cfg)?.into(),

@@ -9,9 +9,8 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     cfg.only("moe_frequency", 1)?;
     let dims = Dims::read(cfg)?;
     let (experts, top_k) = (cfg.or("num_local_experts", 8)?, cfg.or("num_experts_per_tok", 2)?);
-    let expert = GatedMlp::read(cfg)?.into();
-    let moe =
-        Moe { latent: None, experts, top_k, expert, router: Router::SOFTMAX_RENORMALIZED, shared: None };
+    let expert = GatedMlp::read(cfg)?;
+    let moe = Moe::new(experts, top_k, expert, Router::SOFTMAX_RENORMALIZED);
     let attention = Attention::new(&dims, Position::Rope(Rope::read(cfg, dims.head_dim)?));
     let layer = LayerSpec::pre_norm(Mixer::Attention(attention), Mlp::Moe(moe), dims.norm);
     let layer = LayerSpec { mlp_name: "block_sparse_moe", ..layer };

@@ -40,6 +40,12 @@ pub(super) fn gpt2_names() -> Vec<WeightRewrite> {
     [around, vec![prefix("transformer.h", "model.layers")], parts].concat()
 }
 
+/// One tensor for all layers, each of which has it.
+pub(super) fn of_each_layer(from: &str, layers: usize, to: &str) -> WeightRewrite {
+    let to = (0..layers).map(|layer| format!("model.layers.{layer}.{to}").into());
+    WeightRewrite::Share { from: from.into(), to: to.collect() }
+}
+
 /// Another name for everything below a prefix.
 pub(super) fn prefix(from: &str, to: &str) -> WeightRewrite {
     WeightRewrite::Rename { from: format!("{from}.**").into(), to: format!("{to}.**").into() }

@@ -16,6 +16,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let renormalize = cfg.or("norm_topk_prob", false)?;
     let moe = Moe {
         latent: None,
+        sum_bias: false,
         experts: cfg.req("num_experts")?,
         top_k: cfg.req("num_experts_per_tok")?,
         expert: GatedMlp::read(cfg)?.with_bias(cfg.or("mlp_bias", false)?).into(),

@@ -38,14 +38,9 @@ pub(super) fn qwen_mlps(
     }
     let Some(experts) = cfg.opt("num_experts")? else { return Ok(vec![Mlp::Gated(dense); layers]) };
     let renormalize = cfg.or("norm_topk_prob", false)?;
-    let moe = Moe {
-        latent: None,
-        experts,
-        top_k: cfg.req("num_experts_per_tok")?,
-        expert: dense.with_width(cfg.req("moe_intermediate_size")?).into(),
-        router: Router { renormalize, ..Router::SOFTMAX },
-        shared,
-    };
+    let expert = dense.with_width(cfg.req("moe_intermediate_size")?);
+    let router = Router { renormalize, ..Router::SOFTMAX };
+    let moe = Moe { shared, ..Moe::new(experts, cfg.req("num_experts_per_tok")?, expert, router) };
     let step: usize = cfg.or("decoder_sparse_step", 1)?;
     let only_dense: Vec<usize> = cfg.or("mlp_only_layers", Vec::new())?;
     let routed = |layer: usize| step > 0 && (layer + 1).is_multiple_of(step) && !only_dense.contains(&layer);

@@ -12,6 +12,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let attention = Attention::new(&dims, Position::Rope(rope)).with_bias(true);
     let moe = Moe {
         latent: None,
+        sum_bias: false,
         experts: cfg.or("num_local_experts", 16)?,
         top_k: cfg.or("num_experts_per_tok", 2)?,
         expert: GatedMlp { width: cfg.req("intermediate_size")?, act: Activation::Silu, bias: false }.into(),

@@ -21,6 +21,7 @@ pub(super) fn read(cfg: &Config) -> Result<Blueprint, ConfigError> {
     let attention = Attention::new(&dims, Position::Rope(rope)).with_bias(true);
     let moe = Moe {
         latent: None,
+        sum_bias: false,
         experts: cfg.or("num_local_experts", 4)?,
         top_k: cfg.or("num_experts_per_tok", 2)?,
         expert: PlainMlp { width: 4 * dims.hidden, act: Activation::GeluTanh, bias: true }.into(),

@@ -40,6 +40,7 @@ fn mlps(cfg: &Config, dims: &Dims) -> Result<Vec<Mlp>, ConfigError> {
             router: Router { renormalize: cfg.or("norm_topk_prob", true)?, ..Router::SOFTMAX },
             shared: Some(SharedExpert { name: "shared_expert", width, gate: SharedGate::Sigmoid, act: None }),
             latent: None,
+            sum_bias: false,
         }
         .into();
         dims.layers

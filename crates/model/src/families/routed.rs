@@ -54,6 +54,7 @@ pub(super) fn moe_of(
         },
         shared: (shared > 0).then(|| shared_experts(shared)),
         latent: None,
+        sum_bias: false,
     }))
 }
 

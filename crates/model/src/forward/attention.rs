@@ -79,7 +79,7 @@ impl AttentionMetadata {
             }
             AttentionPath::Gather => AttentionReads::Gather(GatheredRows {
                 slots: indices(&slots)?,
-                gathers: gathers((reading, split.ends()), group, cache)?,
+                gathers: gathers((reading, split.sight()), group, cache)?,
                 order: split.order(visible, rows)?,
             }),
         };

@@ -13,7 +13,7 @@ use super::kv_path::{AttentionPath, StatePath};
 use super::row_split::RowSplit;
 use super::rows::indices;
 use super::state::{DeviceRuns, StateMetadata};
-use crate::batch::{Batch, CrossRows, FeatureRows};
+use crate::batch::{Batch, CrossRows, FeatureRows, UnattendedRows};
 use crate::kv_cache::{KvCache, poisoned};
 use crate::rope::RotaryAxes;
 use crate::take_rows::take_rows;
@@ -41,6 +41,21 @@ pub(crate) struct ForwardContext {
     pub(crate) first_values: OnceCell<Array>,
     /// What indexers of the pass chose, by the layer's index in the blueprint, where later layers read the same keys.
     pub(crate) choices: RefCell<BTreeMap<usize, Vec<KeyChoice>>>,
+    /// 0 for rows that no row attends to, 1 for others, `[T, 1]`; `None` if there are none.
+    pub(crate) attended: Option<Array>,
+}
+
+/// See [`ForwardContext::attended`].
+fn attended(unattended: &[UnattendedRows], positions: &[i32]) -> mlx::Result<Option<Array>> {
+    if unattended.is_empty() {
+        return Ok(None);
+    }
+    let mut mask = vec![1f32; positions.len()];
+    for UnattendedRows { rows, from } in unattended {
+        let of_rows = mask.iter_mut().zip(positions).skip(rows.start).take(rows.len());
+        of_rows.filter(|(_, at)| **at as usize >= *from).for_each(|(mask, _)| *mask = 0.0);
+    }
+    Array::from_slice(&mask, &[mask.len() as i32, 1]).map(Some)
 }
 
 /// What an indexer chose for the rows of one gather, `true` where a row reads a key.
@@ -127,7 +142,9 @@ impl ForwardContext {
             }
         };
         let spans = multimodal.map_or(&[][..], |rows| &rows.bidirectional);
-        let split = RowSplit::new(&batch.segments, prefix, (rows, spans))?;
+        let unattended = multimodal.map_or(&[][..], |rows| &rows.unattended);
+        let split = RowSplit::new(&batch.segments, prefix, (rows, spans))?.with_unattended(unattended);
+        let attended = attended(unattended, &positions)?;
         let groups = cache.groups.iter().enumerate().map(|(group, of)| match of.spec.kind.is_state() {
             true => Ok(GroupMetadata::State(StateMetadata::new(batch, rows, group, cache, state_path)?)),
             false => {
@@ -156,6 +173,7 @@ impl ForwardContext {
             cross,
             first_values,
             choices,
+            attended,
         })
     }
 

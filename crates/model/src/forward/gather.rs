@@ -3,6 +3,7 @@
 use mlx::{Array, fast};
 use omnibus_kv::{BlockId, BlockTable, CacheKind};
 
+use super::row_split::Sight;
 use super::rows::{Rows, singles_and_chunks, table_of};
 use super::short_chunks::ShortChunks;
 use crate::batch::Segment;
@@ -22,6 +23,8 @@ pub(crate) struct Gather {
     bidirectional: Option<Array>,
     /// That mask where the window hides later keys, too.
     symmetric: Option<Array>,
+    /// Whether rows may see no key at all.
+    pub(crate) may_be_blind: bool,
     /// Positions of each segment's first row and first key; of a cache without sinks.
     starts: Vec<[i32; 2]>,
 }
@@ -60,6 +63,15 @@ impl Gather {
         Ok([run(0, rows, [count, 1, rows, 1])?, run(1, self.keys, [count, 1, 1, self.keys])?])
     }
 
+    /// `true` where a row of layers that attend in these directions sees a key, `[n, 1, rows, keys]`, made if the mask is only
+    /// causal.
+    pub(crate) fn visible_in(&self, directions: Bidirectional, positions: &[Array; 2]) -> mlx::Result<Array> {
+        match self.mask_of(directions) {
+            Some(mask) => Ok(mask.clone()),
+            None => self.visible(positions),
+        }
+    }
+
     /// `true` where a row attends to a key, `[n, 1, rows, keys]`, made if the mask is only causal.
     pub(crate) fn visible(&self, [rows, keys]: &[Array; 2]) -> mlx::Result<Array> {
         match &self.mask {
@@ -76,17 +88,17 @@ fn starts(segment: &Segment, table: &BlockTable, block_size: usize) -> [i32; 2] 
 
 /// Gathers of all rows: of rows that decode together, and of each chunk.
 pub(super) fn gathers(
-    (segments, ends): (&[Segment], Option<&[i32]>),
+    (segments, sight): (&[Segment], Sight),
     group: usize,
     cache: &KvCache,
 ) -> mlx::Result<Vec<Gather>> {
     let (singles, chunks) = singles_and_chunks(segments);
     let mut gathers = Vec::new();
     if !singles.is_empty() {
-        gathers.push(gather_singles(&singles, group, cache)?);
+        gathers.push(gather_singles((&singles, sight), group, cache)?);
     }
     for segment in &chunks {
-        gathers.push(gather_chunk((segment, ends), group, cache)?);
+        gathers.push(gather_chunk((segment, sight), group, cache)?);
     }
     Ok(gathers)
 }
@@ -94,10 +106,14 @@ pub(super) fn gathers(
 /// Gathers of chunks that are no [items](super::Items) of one row, which see what lies before them.
 pub(super) fn chunk_gathers(segments: &[Segment], group: usize, cache: &KvCache) -> mlx::Result<Vec<Gather>> {
     let chunks = segments.iter().filter(|segment| ShortChunks::of_device().is_chunk(segment));
-    chunks.map(|segment| gather_chunk((segment, None), group, cache)).collect()
+    chunks.map(|segment| gather_chunk((segment, Sight::CAUSAL), group, cache)).collect()
 }
 
-fn gather_singles(segments: &[&Segment], group: usize, cache: &KvCache) -> mlx::Result<Gather> {
+fn gather_singles(
+    (segments, sight): (&[&Segment], Sight),
+    group: usize,
+    cache: &KvCache,
+) -> mlx::Result<Gather> {
     let tables = segments.iter().map(|segment| table_of(segment, group)).collect::<mlx::Result<Vec<_>>>()?;
     let width = tables.iter().map(|table| table.blocks.len()).max().unwrap_or(0);
     let scratch = BlockId(cache.blocks[group] as u32);
@@ -105,15 +121,17 @@ fn gather_singles(segments: &[&Segment], group: usize, cache: &KvCache) -> mlx::
         .iter()
         .flat_map(|table| (0..width).map(|i| table.blocks.get(i).copied().unwrap_or(scratch)))
         .collect();
-    let (kind, keys) = (cache.spec(group)?.kind, width * cache.block_size);
+    let keys = width * cache.block_size;
     let mask: Vec<bool> = segments
         .iter()
         .zip(&tables)
         .flat_map(|(segment, table)| {
-            (0..keys).map(move |key| is_visible(kind, cache.block_size, table, (segment.context, key)))
+            let visible = Visible::new(segment, (sight, table), group, cache);
+            (0..keys).map(move |key| visible.is_visible(segment.context, key))
         })
         .collect();
     let count = segments.len() as i32;
+    let hides = segments.iter().any(|segment| sight.first_unattended(segment).is_some());
     Ok(Gather {
         rows: Rows::of(segments.iter().map(|segment| segment.rows()))?,
         tables: block_indices(&padded)?.reshape(&[count, width as i32])?,
@@ -121,48 +139,49 @@ fn gather_singles(segments: &[&Segment], group: usize, cache: &KvCache) -> mlx::
         mask: Some(Array::from_slice(&mask, &[count, 1, 1, keys as i32])?),
         bidirectional: None,
         symmetric: None,
+        may_be_blind: hides,
         starts: (segments.iter().zip(&tables))
             .map(|(segment, table)| starts(segment, table, cache.block_size))
             .collect(),
     })
 }
 
-fn gather_chunk(
-    (segment, ends): (&Segment, Option<&[i32]>),
-    group: usize,
-    cache: &KvCache,
-) -> mlx::Result<Gather> {
+fn gather_chunk((segment, sight): (&Segment, Sight), group: usize, cache: &KvCache) -> mlx::Result<Gather> {
     let table = table_of(segment, group)?;
     let keys = segment.end() - table.freed_blocks * cache.block_size;
-    let kind = cache.spec(group)?.kind;
-    let visible = |at| is_visible(kind, cache.block_size, table, at);
+    let sees = Visible::new(segment, (sight, table), group, cache);
     let mask_of = |sees: &dyn Fn(usize, usize) -> bool| {
         let rows = segment.context..segment.end();
         let mask: Vec<bool> =
             rows.flat_map(|position| (0..keys).map(move |key| sees(position, key))).collect();
         Array::from_slice(&mask, &[1, 1, segment.len as i32, keys as i32])
     };
-    let mask = match kind {
-        CacheKind::SlidingWindow { .. } => Some(mask_of(&|position, key| visible((position, key)))?),
+    let hides = sees.first_unattended.is_some();
+    let mask = match sees.kind {
+        CacheKind::SlidingWindow { .. } => Some(mask_of(&|position, key| sees.is_visible(position, key))?),
+        _ if hides => Some(mask_of(&|position, key| sees.is_visible(position, key))?),
         CacheKind::Full | CacheKind::Latent | CacheKind::UnquantizedPrefix { .. } | CacheKind::State => None,
     };
-    let ends = ends.and_then(|ends| ends.get(segment.rows()));
+    let ends = sight.ends.and_then(|ends| ends.get(segment.rows()));
     let last = |position: usize| ends.and_then(|ends| ends.get(position - segment.context));
     let sees_later = |position: usize, key: usize| {
-        let at = key_position(cache.block_size, table, key);
+        let at = sees.position(key);
         // Rows of a span have one end; others between them have their own.
-        position < at && last(position).is_some_and(|end| at < *end as usize) && last(at) == last(position)
+        position < at
+            && sees.attends(at)
+            && last(position).is_some_and(|end| at < *end as usize)
+            && last(at) == last(position)
     };
     let is_causal =
         (segment.context..segment.end()).all(|row| last(row).is_none_or(|end| *end as usize <= row + 1));
     let bidirectional = match is_causal {
         true => None,
-        false => Some(mask_of(&|position, key| visible((position, key)) || sees_later(position, key))?),
+        false => Some(mask_of(&|position, key| sees.is_visible(position, key) || sees_later(position, key))?),
     };
-    let symmetric = match (is_causal, kind) {
+    let symmetric = match (is_causal, sees.kind) {
         (false, CacheKind::SlidingWindow { tokens, .. }) => Some(mask_of(&|position, key| {
-            let at = key_position(cache.block_size, table, key);
-            visible((position, key)) || (sees_later(position, key) && at < position + tokens)
+            let is_near = sees.position(key) < position + tokens;
+            sees.is_visible(position, key) || (sees_later(position, key) && is_near)
         })?),
         _ => None,
     };
@@ -173,22 +192,45 @@ fn gather_chunk(
         mask,
         bidirectional,
         symmetric,
+        may_be_blind: hides,
         starts: vec![starts(segment, table, cache.block_size)],
     })
 }
 
-/// True if the query at a position attends to the key at an index of the gathered blocks, `(position, key)`.
-fn is_visible(
+/// Which of the gathered keys the rows of a segment see.
+struct Visible<'a> {
     kind: CacheKind,
     block_size: usize,
-    table: &BlockTable,
-    (position, key): (usize, usize),
-) -> bool {
-    kind.is_visible(position, key_position(block_size, table, key))
+    table: &'a BlockTable,
+    first_unattended: Option<usize>,
 }
 
-/// The position of the key at an index of the gathered blocks.
-fn key_position(block_size: usize, table: &BlockTable, key: usize) -> usize {
-    let is_sink = key < table.sink_blocks * block_size;
-    key + if is_sink { 0 } else { table.freed_blocks * block_size }
+impl<'a> Visible<'a> {
+    fn new(
+        segment: &Segment,
+        (sight, table): (Sight, &'a BlockTable),
+        group: usize,
+        cache: &KvCache,
+    ) -> Self {
+        let kind = cache.groups[group].spec.kind;
+        let first_unattended = sight.first_unattended(segment);
+        Self { kind, block_size: cache.block_size, table, first_unattended }
+    }
+
+    /// True if the query at a position attends to the key at an index of the gathered blocks, among those before it.
+    fn is_visible(&self, position: usize, key: usize) -> bool {
+        let at = self.position(key);
+        self.kind.is_visible(position, at) && self.attends(at)
+    }
+
+    /// False of a key that no row attends to.
+    fn attends(&self, at: usize) -> bool {
+        self.first_unattended.is_none_or(|first| at < first)
+    }
+
+    /// The position of the key at an index of the gathered blocks.
+    fn position(&self, key: usize) -> usize {
+        let is_sink = key < self.table.sink_blocks * self.block_size;
+        key + if is_sink { 0 } else { self.table.freed_blocks * self.block_size }
+    }
 }

@@ -4,7 +4,7 @@
 use mlx::Array;
 
 use super::rows::{order_of, singles_and_chunks};
-use crate::batch::{Segment, SpanRuns, span_reach};
+use crate::batch::{Segment, SpanRuns, UnattendedRows, span_reach};
 use crate::kv_cache::VisibleTo;
 
 /// The segments of a batch, split at the end of the unquantized prefix.
@@ -17,6 +17,25 @@ pub(super) struct RowSplit<'a> {
     /// For each row of the pass, the position behind the last key that it sees where attention is bidirectional; empty if
     /// no row sees a later one. Of later keys, a row sees those whose own rows have the same end.
     ends: Vec<i32>,
+    unattended: &'a [UnattendedRows],
+}
+
+/// Which keys rows see beside those that their positions say.
+#[derive(Clone, Copy)]
+pub(super) struct Sight<'a> {
+    /// See [`RowSplit::ends`].
+    pub(super) ends: Option<&'a [i32]>,
+    unattended: &'a [UnattendedRows],
+}
+
+impl Sight<'_> {
+    /// Rows see what lies before them.
+    pub(super) const CAUSAL: Self = Self { ends: None, unattended: &[] };
+
+    /// The first position of a segment's sequence that no row sees.
+    pub(super) fn first_unattended(self, segment: &Segment) -> Option<usize> {
+        self.unattended.iter().find(|of| of.rows.contains(&segment.first)).map(|of| of.from)
+    }
 }
 
 impl<'a> RowSplit<'a> {
@@ -27,7 +46,7 @@ impl<'a> RowSplit<'a> {
         (rows, spans): (usize, &[SpanRuns]),
     ) -> mlx::Result<Self> {
         let ends = ends(segments, rows, spans)?;
-        let mut split = Self { all: segments, prefix: Vec::new(), later: Vec::new(), ends };
+        let mut split = Self { all: segments, prefix: Vec::new(), later: Vec::new(), ends, unattended: &[] };
         let Some(prefix) = prefix else { return Ok(split) };
         let part = |segment: &Segment, from: usize, to: usize| Segment {
             first: segment.first + from,
@@ -49,6 +68,16 @@ impl<'a> RowSplit<'a> {
             }
         }
         Ok(split)
+    }
+
+    /// With tokens that no row attends to.
+    pub(super) fn with_unattended(self, unattended: &'a [UnattendedRows]) -> Self {
+        Self { unattended, ..self }
+    }
+
+    /// What changes which keys rows see.
+    pub(super) fn sight(&self) -> Sight<'_> {
+        Sight { ends: self.ends(), unattended: self.unattended }
     }
 
     /// For each row of the pass, the position behind the last key that it sees where attention is bidirectional; `None` if

@@ -84,6 +84,7 @@ impl Probed for SoftmaxLayer<'_> {
                 rotation: self.rotation.as_ref(),
                 gpu_fusions: self.spec.gpu_fusions(),
                 sinks: self.sinks.as_ref(),
+                distances: None,
                 filter: None,
                 layer,
             })

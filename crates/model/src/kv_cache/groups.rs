@@ -22,7 +22,7 @@ pub enum VisibleTo {
 pub struct KvCacheGroup {
     /// What they cache, and in which format.
     pub spec: KvCacheSpec,
-    /// Their indices, ascending.
+    /// Their indices, ascending; none in a network that caches nothing.
     pub layers: Vec<usize>,
     /// Which of each layer's caches; most layers have one.
     pub parts: Vec<usize>,
@@ -40,6 +40,12 @@ impl Blueprint {
             let spec = cache.cache_spec(format);
             Some((spec, if spec.kind.is_state() { VisibleTo::All } else { visible_to }))
         });
+        if groups.is_empty() {
+            // Nothing is cached. A sequence has a place all the same, by which the scheduler counts it.
+            let spec = KvCacheSpec::state(1);
+            let (layers, parts) = (Vec::new(), Vec::new());
+            groups.push(KvCacheGroup { spec, layers, parts, visible_to: VisibleTo::All });
+        }
         if let Some(prefix) = unquantized_prefix {
             groups.extend(self.groups_by(|cache| {
                 let spec = cache.cache_spec(KvFormat::Float(prefix.float));

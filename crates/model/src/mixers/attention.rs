@@ -1,6 +1,8 @@
 //! Softmax attention over grouped heads, with keys and values in blocks.
 
 mod cache;
+mod distance;
+mod distance_block;
 mod footprint;
 mod forward;
 mod gate;
@@ -10,6 +12,8 @@ mod qk_norm;
 mod spec;
 mod tensors;
 
+pub use distance::{DistanceBuckets, DistanceScores, DistanceTerm};
+use distance_block::DistanceBlock;
 pub(super) use forward::AttentionBlock;
 pub(super) use gate::GateBlock;
 pub(super) use prepare::CallSpec;

@@ -6,4 +6,4 @@ mod forward;
 mod spec;
 
 pub(super) use forward::ShortConvBlock;
-pub use spec::ShortConv;
+pub use spec::{ConvReach, ShortConv};

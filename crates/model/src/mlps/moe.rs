@@ -27,12 +27,14 @@ pub struct Moe {
     pub shared: Option<SharedExpert>,
     /// Routed experts compute a narrower vector, `fc1_latent_proj` to `fc2_latent_proj` (Nemotron 3).
     pub latent: Option<Latent>,
+    /// A bias on the weighted sum of what routed experts compute, `experts_bias` (Nomic Embed 2).
+    pub sum_bias: bool,
 }
 
 impl Moe {
     /// Routed experts alone.
     pub fn new(experts: usize, top_k: usize, expert: impl Into<Expert>, router: Router) -> Self {
-        Self { experts, top_k, expert: expert.into(), router, shared: None, latent: None }
+        Self { experts, top_k, expert: expert.into(), router, shared: None, latent: None, sum_bias: false }
     }
 
     /// These experts beside an expert that computes every token.
@@ -162,6 +164,9 @@ impl Tensors for Moe {
             let bias = self.expert.bias();
             at.replicated("fc1_latent_proj", at.hidden, latent, bias);
             at.replicated("fc2_latent_proj", latent, at.hidden, bias);
+        }
+        if self.sum_bias {
+            at.tensor("experts_bias", &[at.hidden], TensorRole::Replicated);
         }
         let mut routed = at.at("switch_mlp");
         for input in self.expert.inputs() {

@@ -437,7 +437,7 @@ operations! {
 mod tests {
     use super::*;
     use crate::kernel_choice::GpuKernel;
-    use crate::mixers::ShortConv;
+    use crate::mixers::{ConvReach, ShortConv};
     use crate::ops::Kernels;
 
     #[test]
@@ -445,7 +445,8 @@ mod tests {
         let (one, other) = (Kernels::Gpu.ops(), Kernels::Gpu.ops());
         let block_of_one = one.clone();
         one.set_choice(KernelChoice::default().without(GpuKernel::Recurrence));
-        let mixer = Mixer::from(ShortConv { hidden: 64, conv_kernel_size: 4, bias: false });
+        let mixer =
+            Mixer::from(ShortConv { hidden: 64, conv_kernel_size: 4, reach: ConvReach::Before, bias: false });
         let path = |ops: &Ops| ops.state_path(&[&mixer]);
         assert_eq!(path(&block_of_one), StatePath::Gather);
         assert_eq!(path(&other), StatePath::DeviceRuns);

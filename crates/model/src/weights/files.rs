@@ -12,6 +12,7 @@ use super::RandomWeights;
 use super::adapter::{self, Adapter};
 use super::header::{check_header, problem};
 use super::json::as_json;
+use super::static_table;
 use crate::quantization::Quantization;
 use crate::weights::{LoadError, Weights};
 
@@ -106,7 +107,10 @@ impl Source {
     /// The config, with the quantization that ModelOpt writes beside it.
     pub fn config(&self) -> Result<Map<String, Value>, LoadError> {
         const MODELOPT: &str = "hf_quant_config.json";
-        let mut config = self.json("config.json")?;
+        let mut config = match self.static_table() {
+            Some(folder) => self.static_config(&folder)?,
+            None => self.json("config.json")?,
+        };
         let says = |field: &str| config.get(field).is_some_and(|value| !value.is_null());
         if !says("quantization") && !says("quantization_config") && self.bytes(MODELOPT)?.is_some() {
             config.insert("quantization_config".to_owned(), Value::Object(self.json(MODELOPT)?));
@@ -116,6 +120,40 @@ impl Source {
                 Ok(adapter::without_packing(config, &Adapter::read(adapter)?.paths()))
             }
             _ => Ok(config),
+        }
+    }
+
+    /// The folder of a table of static embeddings, if the model is one.
+    fn static_table(&self) -> Option<PathBuf> {
+        let Self::Directory(directory) = self else { return None };
+        let is_model2vec = || {
+            let config = self.json("config.json").ok();
+            config.is_some_and(|config| config.get("model_type") == Some(&Value::from("model2vec")))
+        };
+        static_table::folder(directory).or_else(|| is_model2vec().then(|| directory.clone()))
+    }
+
+    /// The config of static embeddings, which may lack sizes or be absent.
+    fn static_config(&self, folder: &Path) -> Result<Map<String, Value>, LoadError> {
+        let config = match self.bytes("config.json")? {
+            Some(_) => self.json("config.json")?,
+            None => Map::new(),
+        };
+        match self.shards(folder)?.as_slice() {
+            [file] => static_table::with_sizes(config, file),
+            _ => Err(problem(
+                folder,
+                "holds several files of weights, and static embeddings have one".to_owned(),
+            )),
+        }
+    }
+
+    /// The folder with the tokenizer's files; a table of static embeddings has its own.
+    pub fn tokenizer_folder(&self) -> Option<PathBuf> {
+        match self {
+            Self::Directory(directory) => Some(self.static_table().unwrap_or_else(|| directory.clone())),
+            Self::Adapted { base, .. } => base.tokenizer_folder(),
+            Self::Embedded(_) | Self::Random(_) => None,
         }
     }
 
@@ -133,7 +171,7 @@ impl Source {
             Self::Adapted { base, adapter } => adapted(base, adapter),
             Self::Directory(directory) => {
                 let mut weights = Weights::new();
-                for file in self.shards(directory)? {
+                for file in self.weight_files(directory)? {
                     check_header(&file)?;
                     for (name, tensor) in mlx::io::load_safetensors(&file)? {
                         if weights.insert(name.clone(), tensor).is_some() {
@@ -178,13 +216,18 @@ impl Source {
             Self::Directory(directory) => {
                 let size =
                     |path: PathBuf| fs::metadata(&path).map_err(|error| problem(&path, error.to_string()));
-                self.shards(directory)?.into_iter().map(|path| Ok(size(path)?.len())).sum()
+                self.weight_files(directory)?.into_iter().map(|path| Ok(size(path)?.len())).sum()
             }
         }
     }
 
+    /// The files with the weights of a directory.
+    pub(super) fn weight_files(&self, directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
+        self.shards(self.static_table().as_deref().unwrap_or(directory))
+    }
+
     /// The files the index names, else every `model*.safetensors`, else every `*.safetensors`.
-    pub(super) fn shards(&self, directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
+    fn shards(&self, directory: &Path) -> Result<Vec<PathBuf>, LoadError> {
         const INDEX: &str = "model.safetensors.index.json";
         if self.bytes(INDEX)?.is_some() {
             let index = self.json(INDEX)?;

@@ -41,7 +41,7 @@ impl Source {
             Self::Random(_) => add(&self.bytes("config.json")?.unwrap_or_default()),
             Self::Directory(directory) => {
                 add(&self.bytes("config.json")?.unwrap_or_default());
-                for path in self.shards(directory)? {
+                for path in self.weight_files(directory)? {
                     add(path.file_name().unwrap_or_default().as_encoded_bytes());
                     samples(&path, &mut add).map_err(|error| problem(&path, error.to_string()))?;
                 }

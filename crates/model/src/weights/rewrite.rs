@@ -35,6 +35,11 @@ impl WeightRewrite {
                     weights.insert(to.fill(&taken.captures), taken.tensor);
                 }
             }
+            Self::Share { from, to } => {
+                for Taken { captures, tensor, .. } in take(&mut weights, from) {
+                    weights.extend(to.iter().map(|to| (to.fill(&captures), tensor.clone())));
+                }
+            }
             Self::Split { from, to } => split(&mut weights, from, to)?,
             Self::Deinterleave { from, to } => deinterleave(&mut weights, from, to)?,
             Self::SplitLatent { from, heads, nope_dim, v_head_dim } => {
@@ -138,6 +143,7 @@ impl WeightRewrite {
             | Self::DropBeside { .. }
             | Self::DropLayersFrom { .. }
             | Self::Rename { .. }
+            | Self::Share { .. }
             | Self::Split { .. }
             | Self::Deinterleave { .. }
             | Self::Join { .. }
@@ -151,7 +157,9 @@ impl WeightRewrite {
         let targets: Vec<(&Pattern, &Pattern)> = match self {
             Self::Rename { from, to } | Self::StackExperts { from, to, .. } => vec![(from, to)],
             Self::Split { from, to } => to.iter().map(|(to, _)| (from, to)).collect(),
-            Self::Deinterleave { from, to } => to.iter().map(|to| (from, to)).collect(),
+            Self::Deinterleave { from, to } | Self::Share { from, to } => {
+                to.iter().map(|to| (from, to)).collect()
+            }
             _ => return,
         };
         let mut renamed = Vec::new();

@@ -10,7 +10,7 @@ use super::foreign::convert;
 use crate::blocks::{
     AdaptedWeight, Adapters, Embedding, ExpertLinear, HadamardRotation, LIMITS, Limits, Linear, NormBlock,
 };
-use crate::blueprint::{Blueprint, FUSE, Head};
+use crate::blueprint::{Blueprint, FUSE, Head, MASKED_HEAD};
 use crate::manifest::Manifest;
 use crate::norm::Norm;
 use crate::ops::{CausalConv, Kernels, Ops, Weight};
@@ -331,6 +331,7 @@ pub(crate) fn published(
         let present = weights.contains_key("lm_head.weight");
         blueprint.head = if present { Head::Own } else { Head::Tied };
     }
+    blueprint.masked_head.take_if(|_| !weights.contains_key(&format!("{MASKED_HEAD}.dense.weight")));
     let unread = match blueprint.head {
         Head::Tied => &["lm_head.*"][..],
         Head::Absent => &["lm_head.*", "score.*"],

@@ -8,6 +8,7 @@ use omnibus_model::encoders::{AUDIO_ENCODERS, ENCODERS};
 use omnibus_model::families::{self, FAMILIES, Family};
 use serde_json::{Map, Value};
 
+use crate::golden::embedders::config_of;
 use crate::golden::fixtures;
 
 const HEAD: &str = "\
@@ -64,8 +65,7 @@ fn shown() -> BTreeMap<String, Shown> {
     let mut by_type: BTreeMap<String, Shown> = BTreeMap::new();
     for directory in ["tests/fixtures", "tests/pictures", "tests/speech", EMBEDDERS] {
         for path in fixtures(&Path::new(env!("CARGO_MANIFEST_DIR")).join(directory), &[]).unwrap() {
-            let text = std::fs::read(path.join("config.json")).unwrap();
-            let config: Map<String, Value> = serde_json::from_slice(&text).unwrap();
+            let config = config_of(&path);
             let model_type = config["model_type"].as_str().unwrap().to_owned();
             let name = path.file_name().unwrap().to_str().unwrap();
             by_type.entry(model_type).or_default().add((name, directory), &config);

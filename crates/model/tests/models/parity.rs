@@ -1,7 +1,8 @@
 //! Every family gives the reference's logits, in every way and by every kernel the engine uses.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use crate::golden::embedders::config_of;
 use crate::golden::{Fixture, Prompt, fixtures, ways};
 use crate::{cores, environment};
 use expect_test::expect;
@@ -166,9 +167,7 @@ fn every_family_has_a_fixture() {
     let directories = ["tests/fixtures", "tests/pictures", "tests/speech", "tests/embedders"];
     let paths = directories.map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
     let paths = paths.iter().flat_map(|directory| fixtures(directory, &[]).unwrap());
-    let config = |path: PathBuf| std::fs::read(path.join("config.json")).unwrap();
-    let config = |path| serde_json::from_slice::<serde_json::Value>(&config(path)).unwrap();
-    let types: Vec<_> = paths.map(|path| config(path)["model_type"].clone()).collect();
+    let types: Vec<_> = paths.map(|path| config_of(&path)["model_type"].clone()).collect();
     for family in FAMILIES {
         assert!(types.iter().any(|found| found == family.model_type), "{} has no fixture", family.model_type);
     }

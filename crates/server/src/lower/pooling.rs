@@ -1,7 +1,8 @@
 //! Lowers texts that are pooled.
 
 use omnibus_engine::{
-    AddSpecial, CutSide, Input, PoolingInput, PoolingPrompt, PoolingRequest, Request, TooLong,
+    AddSpecial, CutSide, Input, PoolingInput, PoolingOutput, PoolingPrompt, PoolingRequest, Request, TooLong,
+    VectorLength,
 };
 
 use super::{Caller, chat};
@@ -30,6 +31,8 @@ pub fn request(
         instruction: None,
         too_long,
         special: AddSpecial::Yes,
+        output: PoolingOutput::Task,
+        length: VectorLength::AsTheModel,
     }
 }
 

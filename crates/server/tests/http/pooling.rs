@@ -143,3 +143,101 @@ fn a_model_for_something_else_says_what_it_does() {
     let reply = send(&server, "/pooling", &json!({"input": "a", "task": "token_classify"}));
     assert_eq!(reply.json()["error"]["param"], "task");
 }
+
+/// Modules of sentence-transformers by their names.
+fn modules(names: &[&str]) -> Value {
+    let module = |name: &&str| json!({"path": "", "type": format!("sentence_transformers.models.{name}")});
+    names.iter().map(module).collect()
+}
+
+/// A model with a vector of each token. The scripted engine gives two for each text: `[1, number]` and `[number, 1]`.
+fn late_interaction(server: &Server) {
+    let config = json!({"model_type": "ColBERT", "query_prefix": "[Q] ", "document_prefix": "[D] "});
+    let files = [("modules.json", modules(&["Transformer"])), ("config_sentence_transformers.json", config)];
+    server.engine.use_pooler_of(&files);
+}
+
+#[test]
+fn late_interaction_ranks_by_tokens() {
+    let server = server();
+    late_interaction(&server);
+    // The query is text 0 of its part, and documents count from 0 in each part.
+    let body = json!({"query": "q", "documents": ["a", "b", {"text": "c"}, "b"]});
+    let answer = send(&server, "/v1/rerank", &body).json();
+    let order: Vec<&Value> = answer["results"].as_array().unwrap().iter().map(|row| &row["index"]).collect();
+    assert_eq!(order, [2, 0, 1, 3], "{answer}");
+    assert_eq!(answer["results"][0]["relevance_score"], 4.0);
+    assert_eq!(answer["usage"]["total_tokens"], 12, "each text is read once");
+    let scores = send(&server, "/v1/score", &json!({"text_1": "q", "text_2": ["a", "b", "c"]})).json();
+    let scores: Vec<&Value> = scores["data"].as_array().unwrap().iter().map(|row| &row["score"]).collect();
+    assert_eq!(scores, [2.0, 2.0, 4.0]);
+    let many: Vec<String> = (0..10_000).map(|number| format!("document {number}")).collect();
+    let answer = send(&server, "/v1/rerank", &json!({"query": "q", "documents": many})).json();
+    let mut indices: Vec<u64> =
+        answer["results"].as_array().unwrap().iter().map(|row| row["index"].as_u64().unwrap()).collect();
+    indices.sort_unstable();
+    assert!(indices.into_iter().eq(0..10_000), "every document has one score");
+    assert_eq!(answer["usage"]["total_tokens"], 30_003);
+}
+
+#[test]
+fn tokens_have_vectors_where_a_model_gives_them() {
+    let server = server();
+    late_interaction(&server);
+    let rows = json!([[1.0, 0.0], [0.0, 1.0]]);
+    for body in [json!({"input": "a"}), json!({"input": "a", "task": "token_embed", "input_type": "query"})] {
+        assert_eq!(send(&server, "/pooling", &body).json()["data"][0]["data"], rows, "{body}");
+    }
+    assert_eq!(send(&server, "/v1/embeddings", &json!({"input": "a"})).json()["data"][0]["embedding"], rows);
+    let packed = send(&server, "/v1/embeddings", &json!({"input": "a", "encoding_format": "base64"})).json();
+    assert_eq!(packed["data"][0]["embedding"], "AACAPwAAAAAAAAAAAACAPw==");
+    for (path, body, param) in [
+        ("/v1/embeddings", json!({"input": "a", "dimensions": 1}), "dimensions"),
+        ("/v2/embed", json!({"texts": ["a"]}), "model"),
+        ("/api/embed", json!({"model": "scripted", "input": "a"}), ""),
+        ("/classify", json!({"input": "a"}), "model"),
+        ("/pooling", json!({"input": "a", "task": "embed"}), "task"),
+        ("/pooling", json!({"input": "a", "task": "token_classify"}), "task"),
+    ] {
+        let reply = send(&server, path, &body);
+        assert_eq!(reply.status, 400, "{path} {body}: {}", reply.body);
+        if !param.is_empty() {
+            assert_eq!(reply.json()["error"]["param"], param, "{path} {body}: {}", reply.body);
+        }
+    }
+}
+
+#[test]
+fn weights_of_words_are_vectors_that_are_not_cut() {
+    let server = server();
+    let files = [("modules.json", modules(&["MLMTransformer", "SpladePooling"])), ("config.json", json!({}))];
+    server.engine.use_pooler_of(&files);
+    let answer = send(&server, "/v1/embeddings", &json!({"input": ["a", "b"]})).json();
+    assert_eq!(answer["data"][1]["embedding"], json!([1.0, 1.0]));
+    // By the product, not by the angle: of [0, 1] and [1, 1], then of [0, 1] and [2, 1].
+    let answer = send(&server, "/v1/score", &json!({"text_1": "a", "text_2": ["b", "c"]})).json();
+    assert_eq!((&answer["data"][0]["score"], &answer["data"][1]["score"]), (&json!(1.0), &json!(1.0)));
+    for (path, body, param) in [
+        ("/v1/embeddings", json!({"input": "a", "dimensions": 1}), "dimensions"),
+        ("/pooling", json!({"input": "a", "task": "token_embed"}), "task"),
+    ] {
+        let reply = send(&server, path, &body);
+        assert_eq!((reply.status, &reply.json()["error"]["param"]), (400, &json!(param)), "{}", reply.body);
+    }
+}
+
+#[test]
+fn widths_that_a_model_does_not_declare_are_refused() {
+    let server = server();
+    server.engine.use_pooler_of(&[("config.json", json!({"matryoshka_dimensions": [1]}))]);
+    let cut = send(&server, "/v1/embeddings", &json!({"input": "a", "dimensions": 1}));
+    assert_eq!(cut.status, 200, "{}", cut.body);
+    for (path, body) in [
+        ("/v1/embeddings", json!({"input": "a", "dimensions": 2})),
+        ("/v2/embed", json!({"texts": ["a"], "output_dimension": 2})),
+    ] {
+        let reply = send(&server, path, &body);
+        assert_eq!(reply.status, 400, "{path}");
+        assert!(reply.body.contains("one of 1 for this model, not 2"), "{}", reply.body);
+    }
+}

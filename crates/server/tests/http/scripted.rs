@@ -12,10 +12,11 @@ use futures::{FutureExt, Stream, StreamExt, stream};
 use omnibus_engine::{
     AddSpecial, Admission, Candidate, Capabilities, Class, Delta, Event, Failure, FinishReason, Health,
     Input, Message, ModelDetails, ModelInfo, ModelState, Pooled, Pooler, PoolingRequest, Request,
-    RequestInfo, RequestState, SchedulerStats, Scoring, ScoringRequest, SessionInfo, Stats, TokenInfo,
+    RequestInfo, RequestState, SchedulerStats, Scoring, ScoringRequest, SessionInfo, Stats, Task, TokenInfo,
     Transcription, Usage,
 };
 use omnibus_server::{Engine, Events, Lease, ModelName, PooledTexts, ScoredReplies, Transcripts};
+use serde_json::Value;
 use tokio::sync::watch;
 
 /// A model whose requests wait for ever until it is loaded.
@@ -48,12 +49,25 @@ pub struct ScriptedEngine {
     cancelled: watch::Sender<BTreeSet<String>>,
     alive: Mutex<bool>,
     running: Arc<Mutex<BTreeMap<String, Request>>>,
+    pooler: Mutex<Pooler>,
 }
 
 impl ScriptedEngine {
     pub fn new(request_events: Sender<RequestEvent>) -> Self {
         let cancelled = watch::Sender::new(BTreeSet::new());
-        Self { request_events, cancelled, alive: Mutex::new(true), running: Arc::default() }
+        let pooler = Mutex::new(Pooler::of_generator());
+        Self { request_events, cancelled, alive: Mutex::new(true), running: Arc::default(), pooler }
+    }
+
+    /// From now on texts become what a model with these files makes of them.
+    pub fn use_pooler_of(&self, files: &[(&str, Value)]) {
+        let folder = tempfile::tempdir().unwrap();
+        for (file, content) in files {
+            let path = folder.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, content.to_string()).unwrap();
+        }
+        *self.pooler.lock().unwrap() = Pooler::read(folder.path()).unwrap();
     }
 
     pub fn die(&self) {
@@ -304,7 +318,20 @@ impl Engine for ScriptedEngine {
 
     fn pool(&self, pooling: PoolingRequest) -> Result<PooledTexts, Failure> {
         self.check_model(pooling.request.model.as_deref())?;
-        let pooled = |number: usize| Pooled { numbers: vec![number as f32, 1.0], tokens: 3, cut_from: None };
+        // A model of tokens' vectors gives two for each text.
+        let of_tokens = match self.pooler.lock().unwrap().task() {
+            Task::EmbedTokens => vec![5, 6],
+            _ => Vec::new(),
+        };
+        let pooled = |number: usize| Pooled {
+            numbers: match of_tokens.as_slice() {
+                [] => vec![number as f32, 1.0],
+                _ => vec![1.0, number as f32, number as f32, 1.0],
+            },
+            of_tokens: of_tokens.clone(),
+            tokens: 3,
+            cut_from: None,
+        };
         let pooled: Vec<Pooled> = (0..pooling.inputs.len()).map(pooled).collect();
         Ok(Box::pin(async move { Ok(pooled) }))
     }
@@ -332,7 +359,7 @@ impl Engine for ScriptedEngine {
 
     fn pooler(&self, model: ModelName<'_>) -> Result<Pooler, Failure> {
         self.check_model(model)?;
-        Ok(Pooler::of_generator())
+        Ok(self.pooler.lock().unwrap().clone())
     }
 
     fn cancel(&self, id: &str) -> bool {

@@ -2,10 +2,11 @@
 
 mod prepare;
 mod run;
+mod token_form;
 
 use std::sync::Arc;
 
-use omnibus_pooler::Pooler;
+use omnibus_pooler::{Pooler, Rows};
 
 use super::LoadedModel;
 use crate::error::Failure;
@@ -24,8 +25,16 @@ impl LoadedModel {
         let Some(width) = self.details().map(|details| details.hidden_size) else {
             return Err(Failure::unavailable("the model is not loaded"));
         };
+        let vocab = model.limits.vocab_size;
         self.pooler().check(width).map_err(|error| Failure::Engine { message: error.to_string() })?;
-        let most = NUMBERS_MAX / self.pooler().width(width).max(1);
+        if !self.pooler().gives(pooling.output) {
+            return Err(Failure::bad_request("task", "this model does not give that for each token"));
+        }
+        if self.pooler().rows(pooling.output) == Rows::Vocabulary && !model.text.weighs_vocabulary {
+            let message = "the checkpoint has no head of a masked language model, and its modules need one";
+            return Err(Failure::Engine { message: message.to_owned() });
+        }
+        let most = NUMBERS_MAX / self.pooler().width(width, vocab).max(1);
         if pooling.inputs.len() > most {
             let message = format!(
                 "{} texts are too many for one request: this model takes {most} at most",
@@ -33,7 +42,7 @@ impl LoadedModel {
             );
             return Err(Failure::bad_request(pooling.field, message));
         }
-        let (limit, vocab) = (model.limits.max_model_len, model.limits.vocab_size);
+        let limit = model.limits.max_model_len;
         let model = PoolingModel { text: model.text, pooler: self.pooler(), limit, vocab };
         model.prepare(pooling, Arc::clone(&self), width)
     }

@@ -26,6 +26,7 @@ fn job(id: u64) -> Job {
         alignment: None,
         hidden: None,
         token_logits: Vec::new(),
+        unattended: 0,
         grammar: None,
         speculation: Speculation::Allowed,
         progress: crate::request::ProgressReports::Off,

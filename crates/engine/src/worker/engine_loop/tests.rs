@@ -70,6 +70,7 @@ fn job(id: u64, sampling: Sampling) -> Job {
         alignment: None,
         hidden: None,
         token_logits: Vec::new(),
+        unattended: 0,
         grammar: None,
         speculation: Speculation::Allowed,
         progress: crate::request::ProgressReports::Off,

@@ -6,10 +6,10 @@ use super::gate::GateBlock;
 use super::normed::QkNormBlock;
 use super::prepare::{CallSpec, Preparation, Rounding};
 use super::tensors::OUT_NORM;
-use super::{Attention, AttentionSpan, KeySource, OutNorm};
+use super::{Attention, AttentionSpan, DistanceBlock, KeySource, OutNorm};
 use crate::blocks::{Fused, Linear, MixerBlock, NormBlock};
 use crate::forward::ForwardContext;
-use crate::ops::{AttentionCall, GpuFusions, KeyFilter, LayerContext, Ops, Rotation, clipped};
+use crate::ops::{AttentionCall, GpuFusions, KeyFilter, LayerContext, Ops, Rotation, ScoreTerm, clipped};
 use crate::params::Param;
 use crate::rope::Position;
 use crate::weights::{LoadError, Store};
@@ -29,11 +29,19 @@ pub(crate) struct AttentionBlock {
     query_gain: Option<Param>,
     /// `[heads]`
     sinks: Option<Param>,
+    distances: Option<DistanceBlock>,
 }
 
 impl AttentionBlock {
     pub(crate) fn load(spec: &Attention, store: &mut Store, path: &str) -> Result<Self, LoadError> {
-        let mut linear = |name: &str| store.linear(&format!("{path}.{name}"));
+        // What is projected once for all passes, no adapter may change.
+        let is_fixed = |name: &str| {
+            spec.distances.is_some_and(|of| of.projects()) && matches!(name, "q_proj" | "k_proj")
+        };
+        let mut linear = |name: &str| -> Result<Linear, LoadError> {
+            let linear = store.linear(&format!("{path}.{name}"))?;
+            Ok(if is_fixed(name) { linear.without_adapters()? } else { linear })
+        };
         let (q, out) = (linear("q_proj")?, linear("o_proj")?);
         let kv: &[&str] = match spec.keys {
             KeySource::Own => &["k_proj", "v_proj"],
@@ -41,6 +49,10 @@ impl AttentionBlock {
             KeySource::Layer(_) => &[],
         };
         let kv = kv.iter().map(|name| linear(name)).collect::<Result<Vec<_>, _>>()?;
+        let distances = match kv.first() {
+            Some(keys) => DistanceBlock::load(spec, [&q, keys], store, path)?,
+            None => None,
+        };
         let (q, gate) = GateBlock::load(spec, q, store, path)?;
         let norm = spec.qk_norm.map(|norm| QkNormBlock::load(norm, spec.has_keys(), store, path));
         let rotation = match &spec.position {
@@ -67,6 +79,7 @@ impl AttentionBlock {
             out_norm,
             query_gain: gain,
             sinks,
+            distances,
         })
     }
 
@@ -117,6 +130,7 @@ impl AttentionBlock {
             rotation: in_kernels,
             gpu_fusions,
             sinks: self.sinks.as_deref(),
+            distances: self.distances.as_ref().map(|distances| distances as &dyn ScoreTerm),
             filter,
             layer,
         })?;

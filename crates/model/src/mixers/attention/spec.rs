@@ -3,7 +3,7 @@
 use mlx::cpu::Projected;
 use serde::{Deserialize, Serialize};
 
-use super::QkNorm;
+use super::{DistanceScores, QkNorm};
 use crate::norm::Norm;
 use crate::rope::Position;
 use crate::rules::Broken;
@@ -60,6 +60,8 @@ pub struct Attention {
     pub inputs: Option<usize>,
     /// Which blocks of keys a head sees, by their positions.
     pub block_sparse: Option<BlockSparse>,
+    /// What the distance of a row and a key adds to their score.
+    pub distances: Option<DistanceScores>,
 }
 
 /// Norm of the heads' output.
@@ -177,7 +179,9 @@ impl Attention {
 
     /// True where MLX's operations alone compute it.
     pub(crate) fn needs_mlx(&self) -> bool {
-        matches!(self.span, AttentionSpan::Chunk(_)) || self.block_sparse.is_some()
+        matches!(self.span, AttentionSpan::Chunk(_))
+            || self.block_sparse.is_some()
+            || self.distances.is_some()
     }
 }
 
@@ -192,6 +196,12 @@ impl Rules for Attention {
             AttentionSpan::Window(0) | AttentionSpan::Chunk(0) | AttentionSpan::Sinks { tokens: 0, .. }
         );
         broken.check(!is_empty, || "`sliding_window` (0) holds at least one token".to_owned());
+        if let Some(distances) = self.distances {
+            distances.check_rules(broken);
+            broken.check(self.softcap.is_none() && self.kv_heads == self.heads, || {
+                "scores by distance are of heads with keys of their own, without a cap".to_owned()
+            });
+        }
         let limits = [Some(self.scale), self.softcap, self.clip_qkv];
         for (limit, what) in limits.into_iter().zip(["scale", "soft cap", "clip"]) {
             broken.check(limit.is_none_or(|limit| limit.is_finite() && limit > 0.0), || {

@@ -31,6 +31,9 @@ impl Tensors for Attention {
         if let Some(OutNorm::AllHeads(norm)) = self.out_norm {
             at.norm_as(TensorRole::Heads, OUT_NORM, norm, out);
         }
+        if let Some(distances) = self.distances {
+            distances.name_tensors(self.heads, at);
+        }
         if self.query_gain {
             at.tensor("head_gain", &[self.heads], TensorRole::Heads);
         }

@@ -10,15 +10,29 @@ use crate::spec::{Footprint, Rules, Tensors};
 pub struct ShortConv {
     /// Width of the stream.
     pub hidden: usize,
-    /// Length of the causal convolution.
+    /// Length of the convolution.
     pub conv_kernel_size: usize,
+    /// Which rows it reads.
+    pub reach: ConvReach,
     /// Bias on projections and convolution.
     pub bias: bool,
+}
+
+/// Which rows a convolution reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConvReach {
+    /// The row's own and those before it.
+    Before,
+    /// As many before the row as behind it, of a text that is computed whole (LFM2.5-Embedding).
+    BothSides,
 }
 
 impl Rules for ShortConv {
     fn check_rules(&self, broken: &mut Broken) {
         broken.conv_kernel("conv_L_cache", self.conv_kernel_size);
+        broken.check(self.reach == ConvReach::Before || !self.conv_kernel_size.is_multiple_of(2), || {
+            format!("`conv_L_cache` ({}) has a middle", self.conv_kernel_size)
+        });
     }
 }
 

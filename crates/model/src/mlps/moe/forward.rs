@@ -9,6 +9,7 @@ use crate::blocks::{ExpertLinear, Linear, MlpBlock, NormBlock};
 use crate::mlps::Weighs;
 use crate::mlps::router::RouterBlock;
 use crate::ops::{ChosenExperts, Ops};
+use crate::params::Param;
 use crate::weights::{LoadError, Store};
 
 /// Routed experts.
@@ -26,6 +27,8 @@ pub(crate) struct MoeBlock {
     /// To the experts' narrower vector and back.
     latent: Option<[Linear; 2]>,
     latent_norms: [Option<NormBlock>; 3],
+    /// `[hidden]`
+    sum_bias: Option<Param>,
 }
 
 /// The projections into an expert.
@@ -69,6 +72,7 @@ impl MoeBlock {
         let experts = format!("{path}.switch_mlp");
         let shared = spec.shared.map(|shared| SharedExpertBlock::load(shared, spec.expert, store, path));
         let latent_norms = Self::latent_norms(spec, store, path)?;
+        let sum_bias = spec.sum_bias.then(|| store.vector(&format!("{path}.experts_bias"))).transpose()?;
         let mut linear = |name: &str| store.linear(&format!("{path}.{name}"));
         let latent = match spec.latent {
             Some(_) => Some([linear("fc1_latent_proj")?, linear("fc2_latent_proj")?]),
@@ -77,6 +81,7 @@ impl MoeBlock {
         Ok(Self {
             latent,
             latent_norms,
+            sum_bias,
             ops: store.ops(),
             input: ExpertInput::load(spec.expert, store, &experts)?,
             down_proj: store.expert_linear(&format!("{experts}.down_proj"))?,
@@ -128,6 +133,10 @@ impl MoeBlock {
         let y = normed(norm_of_sum, y)?;
         let y = match &self.latent {
             Some([_, up]) => up.forward(&y)?,
+            None => y,
+        };
+        let y = match &self.sum_bias {
+            Some(bias) => y + bias,
             None => y,
         };
         let y = match identity {

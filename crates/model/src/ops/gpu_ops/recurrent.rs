@@ -9,7 +9,9 @@ use mlx::{Array, Dtype};
 use super::operand_of;
 use crate::forward::DeviceRuns;
 use crate::kv_cache::poisoned;
-use crate::mixers::{Decay, DeltaAttention, DeltaGate, GatedDelta, Mamba1, Mamba2, Mixer, ShortConv};
+use crate::mixers::{
+    ConvReach, Decay, DeltaAttention, DeltaGate, GatedDelta, Mamba1, Mamba2, Mixer, ShortConv,
+};
 use crate::ops::{self, DeltaRows, GatedDeltaWeights, LayerContext, Mamba1Rows, Mamba2Weights};
 
 /// Whether there are kernels for a mixer that has a state.
@@ -27,7 +29,8 @@ pub(super) fn is_supported(mixer: &Mixer) -> bool {
         Mixer::DeltaAttention(spec) => {
             planned(delta_attention_layer(spec, dtype, rows)) && spec.k_dim.is_multiple_of(8)
         }
-        Mixer::ShortConv(ShortConv { hidden, conv_kernel_size, bias }) => {
+        Mixer::ShortConv(ShortConv { reach: ConvReach::BothSides, .. }) => false,
+        Mixer::ShortConv(ShortConv { hidden, conv_kernel_size, bias, reach: ConvReach::Before }) => {
             let conv = plain_conv([*hidden, *conv_kernel_size], *bias, dtype, rows);
             conv.plan(count).is_some()
         }

@@ -8,14 +8,15 @@ use crate::forward::{AttentionReads, Gather, Rows};
 use crate::kv_cache::poisoned;
 use crate::kv_format;
 use crate::mixers::{Attention, AttentionSpan, BlockSparse, NormAt};
-use crate::ops::{AttentionCall, GpuFusions, HeadNorm, KeyFilter, LayerContext, clipped};
+use crate::ops::{AttentionCall, GpuFusions, HeadNorm, KeyFilter, LayerContext, ScoreTerm, clipped};
 use crate::take_rows::take_rows;
 
 /// `[T, heads · v_head_dim]`, see [`Ops::attend`](crate::ops::Ops::attend).
 pub(in crate::ops) fn gather(call: AttentionCall) -> mlx::Result<Array> {
     let (q, new) = prepared(&call)?;
-    let AttentionCall { spec, sinks, filter, layer: LayerContext { ctx, index, cache }, .. } = call;
-    let attention = GatherAttention { spec, sinks, filter };
+    let AttentionCall { spec, sinks, distances, filter, layer: LayerContext { ctx, index, cache }, .. } =
+        call;
+    let attention = GatherAttention { spec, sinks, distances, filter };
     let (mut attended, mut order) = (Vec::new(), None);
     for (place, (at, format, metadata)) in ctx.attention_pools(cache, index)?.into_iter().enumerate() {
         let AttentionReads::Gather(metadata) = &metadata.reads else { return Err(poisoned()) };
@@ -92,6 +93,7 @@ fn prepared(call: &AttentionCall) -> mlx::Result<(Array, Option<[Array; 2]>)> {
 struct GatherAttention<'a> {
     spec: &'a Attention,
     sinks: Option<&'a Array>,
+    distances: Option<&'a dyn ScoreTerm>,
     filter: Option<&'a dyn KeyFilter>,
 }
 
@@ -115,7 +117,15 @@ impl GatherAttention<'_> {
             kv_format::load(format, &rows, width, q.dtype()?)?.transpose(&[0, 2, 1, 3])
         };
         let (k, v) = (in_order(keys, self.spec.head_dim)?, in_order(values, self.spec.v_head_dim)?);
-        let seen = self.seen(pool, gather)?;
+        let mut seen = self.seen(pool, gather)?;
+        if let Some(distances) = self.distances {
+            let positions = gather.positions()?;
+            let visible = match seen {
+                Some(seen) => seen,
+                None => gather.visible_in(self.spec.bidirectional, &positions)?,
+            };
+            seen = Some(distances.mask([&q, &k], &positions, &visible)?);
+        }
         let mask = gather.mask_of(self.spec.bidirectional).map_or(fast::Mask::Causal, fast::Mask::Array);
         let y = match (self.spec.softcap, &seen) {
             (None, Some(seen)) => {
@@ -124,7 +134,15 @@ impl GatherAttention<'_> {
             (None, None) => fast::sdpa(&q, &k, &v, self.spec.scale, mask, self.sinks)?,
             (Some(cap), _) => self.capped([&q, &k, &v], gather, cap)?,
         };
+        let y = if gather.may_be_blind { self.without_blind(&y, gather)? } else { y };
         y.transpose(&[0, 2, 1, 3])?.reshape(&[count, heads * self.spec.v_head_dim as i32])
+    }
+
+    /// What heads saw, `[n, heads, rows, _]`, with zeros for rows that see no key.
+    fn without_blind(&self, y: &Array, gather: &Gather) -> mlx::Result<Array> {
+        let seen = gather.visible_in(self.spec.bidirectional, &gather.positions()?)?;
+        let sees = seen.astype(Dtype::I32)?.any_keepdims(&[-1])?;
+        mlx::where_(&sees, y, &Array::scalar(0.0, y.dtype()?)?)
     }
 
     /// `true` where a row attends to a key, `[n, 1 or heads, rows, keys]`, where that is more than the gather's own mask.
@@ -138,10 +156,7 @@ impl GatherAttention<'_> {
             return Ok(None);
         }
         let positions = gather.positions()?;
-        let mut seen = match gather.mask_of(spec.bidirectional) {
-            Some(mask) => mask.clone(),
-            None => gather.visible(&positions)?,
-        };
+        let mut seen = gather.visible_in(spec.bidirectional, &positions)?;
         if let Some(tokens) = chunk {
             let [row, key] = block_numbers(&positions, tokens)?;
             seen = seen.logical_and(&row.equal(&key)?)?;

@@ -5,6 +5,7 @@
 //! `golden.safetensors` (prompts and logits) and, when quantized, `packed.safetensors`; its format
 //! is described in `tests/fixtures/README.md`.
 
+pub mod embedders;
 pub mod generate;
 pub mod pictures;
 pub mod ways;

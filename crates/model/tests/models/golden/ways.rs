@@ -261,7 +261,13 @@ fn multimodal(walks: &[(&mut Walk, &[i32])], padding: usize) -> mlx::Result<Opti
     let positions = has_positions.then_some(positions);
     let is_needed =
         features.is_some() || positions.is_some() || !bidirectional.is_empty() || !cross.is_empty();
-    Ok(is_needed.then_some(MultimodalRows { features, positions, bidirectional, cross }))
+    Ok(is_needed.then_some(MultimodalRows {
+        features,
+        positions,
+        bidirectional,
+        cross,
+        unattended: Vec::new(),
+    }))
 }
 
 /// Prefill in chunks, then decode token by token: the distance of each.

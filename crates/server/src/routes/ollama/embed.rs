@@ -6,7 +6,6 @@ use std::time::Instant;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use omnibus_engine::Task;
 
 use super::served;
 use crate::api::Origin;
@@ -16,7 +15,7 @@ use crate::keys::Key;
 use crate::lower;
 use crate::response::JsonBody;
 use crate::routes::models::usable;
-use crate::routes::pooling::{PoolingCall, answered, cut, name_cut, tokens};
+use crate::routes::pooling::{PoolingCall, answered, cut, embeds_texts, name_cut, tokens};
 use crate::wire::ollama::embed::{OllamaEmbedRequest, OllamaEmbedding, OllamaEmbeddings};
 
 const API: &str = "ollama_embed";
@@ -72,7 +71,7 @@ async fn vectors(
     app.engine.set_ttl(Some(served), wire.keep_alive.time_to_live());
     let options = wire.options(served);
     let pooler = call.pooler(options.model.as_deref())?;
-    if *pooler.task() != Task::Embed {
+    if !embeds_texts(pooler.task()) {
         let message = format!("\"{}\" does not support embeddings", wire.model);
         return Err(ApiError::unsupported("model", message));
     }

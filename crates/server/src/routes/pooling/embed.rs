@@ -5,9 +5,9 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use omnibus_engine::{Pooler, PoolingInput, PoolingPrompt, PoolingRequest, Task};
+use omnibus_engine::{Pooler, PoolingInput, PoolingPrompt, PoolingRequest};
 
-use super::{PoolingCall, answered, cut, name_cut, tokens, wrong_task};
+use super::{PoolingCall, answered, cut, embeds_texts, name_cut, tokens, wrong_task};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::lower;
@@ -32,7 +32,7 @@ async fn answer(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
     let (call, body) = PoolingCall::open(app, request, (API, "embd-")).await?;
     let wire = CohereEmbedRequest::read(body)?;
     let pooler = call.pooler(wire.model.as_deref())?;
-    if *pooler.task() != Task::Embed {
+    if !embeds_texts(pooler.task()) {
         return Err(wrong_task(pooler.task(), "gives no vectors"));
     }
     let truncation = match wire.truncate {

@@ -7,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use omnibus_engine::Task;
 
-use super::{PoolingCall, answered, cut, name_cut, tokens, wrong_task};
+use super::{PoolingCall, answered, cut, embeds_texts, name_cut, tokens, wrong_task};
 use crate::app::App;
 use crate::error::ApiError;
 use crate::lower;
@@ -27,13 +27,17 @@ async fn answer(app: Arc<App>, request: Request) -> Result<Response, ApiError> {
     let wire = EmbeddingsRequest::read(body)?;
     let model = wire.options.model.clone();
     let pooler = call.pooler(model.as_deref())?;
-    if *pooler.task() != Task::Embed {
+    if !embeds_texts(pooler.task()) && *pooler.task() != Task::EmbedTokens {
         return Err(wrong_task(pooler.task(), "gives no vectors"));
     }
     let (encoding, dimensions) = (wire.encoding, wire.dimensions);
     let pooled = call.pool(lower::pooling::embeddings(wire, &call.caller)).await?;
     let one = |(index, text): (usize, &omnibus_engine::Pooled)| {
-        let embedding = Numbers::of(cut(&pooler, &text.numbers, dimensions)?, encoding);
+        let numbers = cut(&pooler, &text.numbers, dimensions)?;
+        let embedding = match text.of_tokens.len() {
+            0 => Numbers::of(numbers, encoding),
+            rows => Numbers::rows(&numbers, numbers.len() / rows, encoding),
+        };
         Ok(Embedding { object: "embedding", index, embedding })
     };
     let data = pooled.iter().enumerate().map(one).collect::<Result<_, ApiError>>()?;

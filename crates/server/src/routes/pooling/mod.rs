@@ -126,14 +126,24 @@ impl PoolingCall {
     }
 
     /// Pools texts, charges the key for them, and counts the request.
-    pub(super) async fn pool(&self, mut pooling: PoolingRequest) -> Result<Vec<Pooled>, ApiError> {
+    pub(super) async fn pool(&self, pooling: PoolingRequest) -> Result<Vec<Pooled>, ApiError> {
+        let pooled = self.pool_part(pooling).await?;
+        self.end_pooling(tokens(&pooled));
+        Ok(pooled)
+    }
+
+    /// Charges the key for so many tokens of all parts, and counts the request.
+    pub(super) fn end_pooling(&self, tokens: usize) {
+        self.end(tokens, 0);
+    }
+
+    /// Pools some of a request's texts.
+    pub(super) async fn pool_part(&self, mut pooling: PoolingRequest) -> Result<Vec<Pooled>, ApiError> {
         pooling.request.class = self.class;
         pooling.request.origin = self.origin();
         let app = Arc::clone(&self.app);
         let pooled = blocking(move || app.engine.pool(pooling).map_err(ApiError::from)).await?.await;
-        let pooled = pooled.map_err(ApiError::from)?;
-        self.end(pooled.iter().map(|text| text.tokens).sum(), 0);
-        Ok(pooled)
+        pooled.map_err(ApiError::from)
     }
 
     /// Scores replies to prompts that are made where that may take a while, charges the key for them, and counts the
@@ -206,7 +216,8 @@ pub(super) fn tokens(pooled: &[Pooled]) -> usize {
 /// The error of a model that is for something else.
 pub(super) fn wrong_task(task: &Task, wanted: &str) -> ApiError {
     let does = match task {
-        Task::Embed => "gives vectors of texts; use /v1/embeddings",
+        Task::Embed | Task::EmbedSparse { .. } => "gives vectors of texts; use /v1/embeddings",
+        Task::EmbedTokens => "gives a vector of each token; use /pooling, /v1/rerank or /v1/score",
         Task::Score { .. } | Task::ScoreTokens { .. } => "scores pairs of texts; use /v1/rerank or /v1/score",
         Task::Classify { .. } => "labels texts; use /classify",
         Task::ClassifyTokens { .. } => "labels tokens; use /pooling",
@@ -214,9 +225,18 @@ pub(super) fn wrong_task(task: &Task, wanted: &str) -> ApiError {
     ApiError::unsupported("model", format!("this model {wanted}: it {does}"))
 }
 
+/// Whether each text has one vector.
+pub(super) fn embeds_texts(task: &Task) -> bool {
+    matches!(task, Task::Embed | Task::EmbedSparse { .. })
+}
+
 /// A vector of this width, if the model can be cut to it.
 pub(super) fn cut(pooler: &Pooler, vector: &[f32], dimensions: Option<usize>) -> Result<Vec<f32>, ApiError> {
     let Some(width) = dimensions else { return Ok(vector.to_vec()) };
+    if *pooler.task() != Task::Embed {
+        let message = "`dimensions` is for models with one dense vector for each text, which this is not";
+        return Err(ApiError::invalid("dimensions", message));
+    }
     let allowed = match pooler.dimensions() {
         omnibus_engine::Dimensions::Any if width <= vector.len() => None,
         omnibus_engine::Dimensions::Any => Some(format!("between 1 and {}", vector.len())),

@@ -18,9 +18,10 @@ pub const FIELDS: &[Field] = &[
 /// Fields of `/pooling`.
 pub const POOLING: &[Field] = &[
     honoured("input", "a string, a list of token ids, or a list of several of either"),
-    honoured("task", "`embed`, `classify` or `token_classify`: what the model does"),
+    honoured("task", "`embed`, `token_embed`, `classify` or `token_classify`: one that the model does"),
+    honoured("input_type", "which of the model's prompts stands before each text, as `query` or `document`"),
     honoured("encoding_format", "`float` or `base64`: little-endian float32"),
-    honoured("use_activation", "false gives the head's numbers as they are"),
+    honoured("use_activation", "false gives the head's numbers as they are, and vectors of any length"),
 ];
 
 /// A request.
@@ -34,6 +35,8 @@ pub struct ClassifyRequest {
     pub activated: bool,
     /// Of `/pooling`.
     pub task: Option<String>,
+    /// Of `/pooling`: a prompt of the model.
+    pub prompt: Option<String>,
     /// Of `/pooling`.
     pub encoding: Encoding,
 }
@@ -47,9 +50,10 @@ impl ClassifyRequest {
         let inputs = inputs("input", fields.required("input", input)?)?;
         let activated = fields.flag("use_activation")?.unwrap_or(true);
         let task = fields.text("task")?;
+        let prompt = fields.text("input_type")?;
         let encoding = encoding(&mut fields)?;
         fields.finish();
-        Ok(Self { options, inputs, activated, task, encoding })
+        Ok(Self { options, inputs, activated, task, prompt, encoding })
     }
 }
 

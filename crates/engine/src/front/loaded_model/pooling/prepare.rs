@@ -1,9 +1,11 @@
 //! From texts to requests that generate nothing.
 
-use omnibus_pooler::{Pooler, Rows, Task};
+use omnibus_pooler::{Pooler, PoolingOutput, Rows, Task, TextForm};
 use omnibus_text::{AddSpecial, Cut, CutSide, Message, Role, TextTokens};
 
-use super::run::{PoolingRun, PreparedText};
+use super::NUMBERS_MAX;
+use super::run::{Made, PoolingRun, PreparedText};
+use super::token_form::{FormedTokens, Role as TextRole};
 use crate::error::Failure;
 use crate::front::loaded_model::LoadedModel;
 use crate::front::model_text::ModelText;
@@ -29,8 +31,10 @@ impl PoolingModel<'_> {
         model: std::sync::Arc<LoadedModel>,
         width: usize,
     ) -> Result<PoolingRun, Failure> {
-        let PoolingRequest { request, field, inputs, prompt, instruction, too_long, special } = pooling;
+        let PoolingRequest { request, field, inputs, prompt, instruction, too_long, special, output, length } =
+            pooling;
         let instruction = instruction.as_deref();
+        let role = self.role(&prompt);
         let prompt = self.prompt(&prompt)?;
         let prompt_tokens = match prompt {
             "" => 0,
@@ -40,27 +44,120 @@ impl PoolingModel<'_> {
         for (number, input) in inputs.into_iter().enumerate() {
             let fail = |failure| of_input(failure, (field, number));
             let input = self.judged(input, instruction);
-            let tokens = self.tokens(input, (prompt, special), too_long).map_err(fail)?;
+            let FormedTokens { tokens, unattended } =
+                self.formed(input, (prompt, special, &role), too_long).map_err(fail)?;
             let cut_from = (tokens.whole > tokens.ids.len()).then_some(tokens.whole);
             let request = Request {
                 id: format!("{}-{number}", request.id),
                 input: Input::Tokens(self.with_types(&tokens)),
                 max_new_tokens: Some(0),
-                hidden: self.hidden(),
+                hidden: self.hidden(output),
                 token_logits: self.pooler.scored_tokens(),
+                unattended,
                 ..request.clone()
             };
-            texts.push(PreparedText { request, tokens: tokens.ids.len(), cut_from });
+            let kept = self.kept(&tokens.ids, output, role.as_ref());
+            texts.push(PreparedText { request, tokens: tokens.ids.len(), kept, cut_from });
         }
-        Ok(PoolingRun::new(model, texts, width, prompt_tokens))
+        self.check_numbers(texts.iter().map(|text| text.kept.len()).sum(), (output, width), field)?;
+        let made = Made { output, length, width, vocab: self.vocab, prompt: prompt_tokens };
+        Ok(PoolingRun::new(model, texts, made))
+    }
+
+    /// The tokens of an input. A text of late interaction has the form of its role.
+    fn formed(
+        &self,
+        input: PoolingInput,
+        (prompt, special, role): (&str, AddSpecial, &Option<TextRole<'_>>),
+        too_long: TooLong,
+    ) -> Result<FormedTokens, Failure> {
+        if special == AddSpecial::No && role.is_some() {
+            let message = "must be true: this model reads texts with special tokens alone";
+            return Err(Failure::bad_request("add_special_tokens", message));
+        }
+        let formed = match (input, role) {
+            (PoolingInput::Text(text), Some(role)) => {
+                let cut = match too_long {
+                    // Its own limit is there in any case.
+                    TooLong::AsTheModel => {
+                        let whole = Cut { tokens: self.limit, side: CutSide::End };
+                        Some(self.cut(too_long).unwrap_or(whole))
+                    }
+                    TooLong::Refuse | TooLong::Cut { .. } => self.cut(too_long),
+                };
+                role.tokens(&self.text.tokenizer, &text, cut)
+                    .map_err(|error| Failure::bad_request("input", error.to_string()))?
+            }
+            (input, _) => {
+                FormedTokens { tokens: self.tokens(input, (prompt, special), too_long)?, unattended: 0 }
+            }
+        };
+        self.check_length(&formed.tokens)?;
+        Ok(formed)
+    }
+
+    /// Fails for more vectors of tokens than one request may have.
+    fn check_numbers(
+        &self,
+        rows: usize,
+        (output, hidden): (PoolingOutput, usize),
+        field: &str,
+    ) -> Result<(), Failure> {
+        let width = match output {
+            PoolingOutput::TokenWeights => 1,
+            PoolingOutput::Task | PoolingOutput::TokenVectors => self.pooler.token_width(hidden),
+        };
+        match rows.saturating_mul(width) > NUMBERS_MAX {
+            true => {
+                let message = format!(
+                    "{rows} vectors of tokens are too many for one request: send fewer or shorter texts"
+                );
+                Err(Failure::bad_request(field, message))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// How texts are written that are compared token by token.
+    fn role(&self, prompt: &PoolingPrompt) -> Option<TextRole<'_>> {
+        let late = self.pooler.late_interaction()?;
+        let is_query = matches!(prompt, PoolingPrompt::Named(name) if name == "query");
+        Some(match is_query {
+            true => TextRole { form: &late.query, skipped: &[] },
+            false => TextRole { form: &late.document, skipped: &late.skipped },
+        })
+    }
+
+    /// The positions of tokens that have vectors or weights, of a text that has them for each token.
+    fn kept(&self, ids: &[u32], output: PoolingOutput, role: Option<&TextRole<'_>>) -> Vec<usize> {
+        let special =
+            |at: usize| ids.get(at).is_some_and(|id| self.text.tokenizer.special_ids().contains(id));
+        let last = ids.len().saturating_sub(1);
+        let positions = 0..ids.len();
+        match (output, role) {
+            (PoolingOutput::Task, None) => Vec::new(),
+            (PoolingOutput::Task | PoolingOutput::TokenVectors, Some(role)) => {
+                let skipped = role.skipped_ids(&self.text.tokenizer);
+                positions.filter(|at| ids.get(*at).is_none_or(|id| !skipped.contains(id))).collect()
+            }
+            // As BGE-M3 has it: without the first token, and of weights without the last.
+            (PoolingOutput::TokenVectors, None) if self.pooler.gives(PoolingOutput::TokenWeights) => {
+                positions.filter(|at| *at > 0 || !special(0)).collect()
+            }
+            (PoolingOutput::TokenVectors, None) => positions.collect(),
+            (PoolingOutput::TokenWeights, _) => {
+                positions.filter(|at| !((*at == 0 || *at == last) && special(*at))).collect()
+            }
+        }
     }
 
     /// What the network reports of each text.
-    fn hidden(&self) -> Option<HiddenPositions> {
-        match (self.pooler.task(), self.pooler.rows()) {
+    fn hidden(&self, output: PoolingOutput) -> Option<HiddenPositions> {
+        match (self.pooler.task(), self.pooler.rows(output)) {
             (Task::ScoreTokens { .. }, _) => None,
             (_, Rows::Last) => Some(HiddenPositions::Last),
             (_, Rows::All) => Some(HiddenPositions::All),
+            (_, Rows::Vocabulary) => Some(HiddenPositions::Vocabulary),
         }
     }
 
@@ -119,9 +216,11 @@ impl PoolingModel<'_> {
         let tokens = match input {
             PoolingInput::Text(text) => {
                 let text = format!("{prompt}{text}");
-                match special {
-                    AddSpecial::Yes => self.encode((&text, None), cut, "input")?,
-                    AddSpecial::No => self.cut_tokens(self.text.tokens_of(&text, "input")?, cut),
+                match (special, self.pooler.text_form()) {
+                    (AddSpecial::Yes, TextForm::Special) => self.encode((&text, None), cut, "input")?,
+                    (AddSpecial::No, _) | (_, TextForm::Plain | TextForm::Known) => {
+                        self.cut_tokens(self.own_tokens(&text)?, cut)
+                    }
                 }
             }
             PoolingInput::Pair(text, second) => self.encode((&text, Some(&second)), cut, "input")?,
@@ -141,6 +240,22 @@ impl PoolingModel<'_> {
                 self.cut_tokens(self.text.tokens_of(&rendered, "messages")?, cut)
             }
         };
+        Ok(tokens)
+    }
+
+    /// A text's tokens without special ones; of Model2Vec those that the vocabulary has.
+    fn own_tokens(&self, text: &str) -> Result<Vec<u32>, Failure> {
+        let mut ids = self.text.tokens_of(text, "input")?;
+        if self.pooler.text_form() == TextForm::Known
+            && let Some(unknown) = self.text.tokenizer.special_token_id("unk_token")
+        {
+            ids.retain(|id| *id != unknown);
+        }
+        Ok(ids)
+    }
+
+    /// Fails for a text that the model does not read.
+    fn check_length(&self, tokens: &TextTokens) -> Result<(), Failure> {
         if tokens.ids.len() > self.limit {
             let message = format!(
                 "has {} tokens, and this model reads {} at most; shorten it, or send truncate_prompt_tokens: -1",
@@ -148,10 +263,11 @@ impl PoolingModel<'_> {
             );
             return Err(Failure::bad_request("input", message));
         }
-        if tokens.ids.is_empty() {
+        // Static embeddings have a vector of it.
+        if tokens.ids.is_empty() && self.pooler.text_form() == TextForm::Special {
             return Err(Failure::bad_request("input", "has no tokens"));
         }
-        Ok(tokens)
+        Ok(())
     }
 
     fn cut(&self, too_long: TooLong) -> Option<Cut> {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use omnibus_pooler::{Pooler, Rows};
+use omnibus_pooler::{Pooler, PoolingOutput, Rows, VectorLength};
 
 use crate::error::Failure;
 use crate::event::Event;
@@ -11,7 +11,7 @@ use crate::front::event_stream::EventStream;
 use crate::front::loaded_model::LoadedModel;
 use crate::front::pooling::Pooled;
 use crate::hidden::HiddenStates;
-use crate::request::Request;
+use crate::request::{Input, Request};
 
 fn not_finite() -> Failure {
     Failure::Engine { message: "a text's numbers are not finite".to_owned() }
@@ -27,7 +27,22 @@ const STATES_MAX: usize = 1 << 26;
 pub(super) struct PreparedText {
     pub(super) request: Request,
     pub(super) tokens: usize,
+    /// Positions with a vector or a weight, of a text that has them for each token.
+    pub(super) kept: Vec<usize>,
     pub(super) cut_from: Option<usize>,
+}
+
+/// What is made of all texts.
+#[derive(Clone, Copy)]
+pub(super) struct Made {
+    pub(super) output: PoolingOutput,
+    pub(super) length: VectorLength,
+    /// Of a state.
+    pub(super) width: usize,
+    /// Tokens of the vocabulary.
+    pub(super) vocab: usize,
+    /// How many tokens of each text are a prompt's.
+    pub(super) prompt: usize,
 }
 
 /// The texts of one call. Dropping it cancels them.
@@ -35,28 +50,23 @@ pub struct PoolingRun {
     model: Arc<LoadedModel>,
     waiting: VecDeque<PreparedText>,
     running: VecDeque<Running>,
-    /// Of a state.
-    width: usize,
-    /// How many tokens of each text are a prompt's.
-    prompt: usize,
+    made: Made,
     count: usize,
 }
 
-/// A text in the engine.
+/// A text in the engine, or one without tokens.
 struct Running {
-    events: EventStream,
+    events: Option<EventStream>,
+    /// As its states are reported.
+    ids: Vec<u32>,
     tokens: usize,
+    kept: Vec<usize>,
     cut_from: Option<usize>,
 }
 
 impl PoolingRun {
-    pub(super) fn new(
-        model: Arc<LoadedModel>,
-        texts: Vec<PreparedText>,
-        width: usize,
-        prompt: usize,
-    ) -> Self {
-        Self { model, count: texts.len(), waiting: texts.into(), running: VecDeque::new(), width, prompt }
+    pub(super) fn new(model: Arc<LoadedModel>, texts: Vec<PreparedText>, made: Made) -> Self {
+        Self { model, count: texts.len(), waiting: texts.into(), running: VecDeque::new(), made }
     }
 
     /// What all texts became, in their order. Fails with the first that fails.
@@ -74,39 +84,55 @@ impl PoolingRun {
     fn fill(&mut self) -> Result<(), Failure> {
         while self.running.len() < AT_A_TIME
             && self.has_room()
-            && let Some(PreparedText { request, tokens, cut_from }) = self.waiting.pop_front()
+            && let Some(text) = self.waiting.pop_front()
         {
-            match self.model.submit(request.clone()) {
-                Ok(events) => self.running.push_back(Running { events, tokens, cut_from }),
-                Err(Failure::Busy { .. }) if !self.running.is_empty() => {
-                    self.waiting.push_front(PreparedText { request, tokens, cut_from });
-                    return Ok(());
-                }
-                Err(failure) => return Err(failure),
-            }
+            let events = match text.tokens {
+                0 => None,
+                _ => match self.model.submit(text.request.clone()) {
+                    Ok(events) => Some(events),
+                    Err(Failure::Busy { .. }) if !self.running.is_empty() => {
+                        self.waiting.push_front(text);
+                        return Ok(());
+                    }
+                    Err(failure) => return Err(failure),
+                },
+            };
+            let PreparedText { request, tokens, kept, cut_from } = text;
+            let ids = match request.input {
+                Input::Tokens(ids) => ids,
+                _ => Vec::new(),
+            };
+            self.running.push_back(Running { events, ids, tokens, kept, cut_from });
         }
         Ok(())
     }
 
     /// Whether the next text's states may be reported, which are read behind those of earlier texts.
     fn has_room(&self) -> bool {
-        if self.model.pooler().rows() == Rows::Last {
+        if self.model.pooler().rows(self.made.output) != Rows::All {
             return true;
         }
         let tokens: usize = self.running.iter().map(|text| text.tokens).sum();
         let next = self.waiting.front().map_or(0, |text| text.tokens);
-        self.running.is_empty() || (tokens + next) * self.width <= STATES_MAX
+        self.running.is_empty() || (tokens + next) * self.made.width <= STATES_MAX
     }
 
     async fn result(&self, mut text: Running) -> Result<Pooled, Failure> {
-        let pooler = self.model.pooler();
-        let rows = if pooler.rows() == Rows::Last { 1 } else { text.tokens };
-        let first_row = text.tokens - rows;
-        let (mut states, mut of_tokens) = (vec![0f32; rows * self.width], None);
-        while let Some(event) = text.events.next().await {
+        let (pooler, Made { output, width, vocab, .. }) = (self.model.pooler(), self.made);
+        let Some(events) = &mut text.events else {
+            return text.pooled(pooler.of_no_tokens(width));
+        };
+        let (rows, width) = match pooler.rows(output) {
+            Rows::Last => (1, width),
+            Rows::All => (text.tokens, width),
+            Rows::Vocabulary => (1, vocab),
+        };
+        let first_row = if pooler.rows(output) == Rows::Last { text.tokens - rows } else { 0 };
+        let (mut states, mut of_tokens) = (vec![0f32; rows * width], None);
+        while let Some(event) = events.next().await {
             match event {
                 Event::Hidden(HiddenStates { first, values, .. }) => {
-                    let at = first.saturating_sub(first_row) * self.width;
+                    let at = first.saturating_sub(first_row) * width;
                     if let Some(place) = states.get_mut(at..at + values.len()) {
                         place.copy_from_slice(&values);
                     }
@@ -116,16 +142,43 @@ impl PoolingRun {
                 Event::Finished { .. } => {
                     let numbers = match of_tokens {
                         Some(logits) => Pooler::score_of(&logits),
-                        None => pooler.pool(&states, self.width, self.prompt),
+                        None => self.numbers(&states, width, &text.kept),
                     };
-                    if numbers.iter().any(|number| !number.is_finite()) {
-                        return Err(not_finite());
-                    }
-                    return Ok(Pooled { numbers, tokens: text.tokens, cut_from: text.cut_from });
+                    return text.pooled(numbers);
                 }
                 _ => {}
             }
         }
         Err(Failure::unavailable("the engine has stopped"))
+    }
+
+    /// What the head gives of a text's states.
+    fn numbers(&self, states: &[f32], width: usize, kept: &[usize]) -> Vec<f32> {
+        let (pooler, Made { output, length, prompt, .. }) = (self.model.pooler(), self.made);
+        let (of_all, of_one) = match output {
+            PoolingOutput::Task => {
+                let pooled = pooler.pool((states, width), prompt, length);
+                if kept.is_empty() {
+                    return pooled;
+                }
+                (pooled, pooler.token_width(width))
+            }
+            PoolingOutput::TokenVectors => {
+                (pooler.token_vectors((states, width), length), pooler.token_width(width))
+            }
+            PoolingOutput::TokenWeights => (pooler.token_weights((states, width)), 1),
+        };
+        let row = |at: &usize| of_all.get(at * of_one..(at + 1) * of_one).unwrap_or_default();
+        kept.iter().flat_map(row).copied().collect()
+    }
+}
+
+impl Running {
+    fn pooled(self, numbers: Vec<f32>) -> Result<Pooled, Failure> {
+        if numbers.iter().any(|number| !number.is_finite()) {
+            return Err(not_finite());
+        }
+        let of_tokens = self.kept.iter().filter_map(|at| self.ids.get(*at).copied()).collect();
+        Ok(Pooled { numbers, of_tokens, tokens: self.tokens, cut_from: self.cut_from })
     }
 }
