@@ -14,6 +14,7 @@ use crate::error::ApiError;
 use crate::event_log::EventLogs;
 use crate::keys::Keys;
 use crate::limits::{Bodies, Limits};
+use crate::mcp::SharedMcp;
 use crate::media_urls::MediaUrls;
 use crate::metrics;
 use crate::metrics::vllm::{VllmMetrics, VllmRequest};
@@ -60,6 +61,8 @@ pub struct Settings {
     pub records: Option<Records>,
     /// Batches, where they are kept.
     pub batches: Option<BatchSettings>,
+    /// MCP servers, whose tools it runs.
+    pub mcp: Option<SharedMcp>,
 }
 
 /// Whether clients may load and unload adapters: a load reads a directory on the server.
@@ -136,6 +139,7 @@ impl Default for Settings {
             traces: None,
             records: None,
             batches: None,
+            mcp: None,
         }
     }
 }
@@ -178,6 +182,8 @@ pub struct App {
     pub event_logs: EventLogs,
     /// Batches, where they are kept.
     pub batches: Option<Batches>,
+    /// MCP servers, whose tools it runs.
+    pub mcp: Option<SharedMcp>,
     stopping: AtomicBool,
 }
 
@@ -209,6 +215,7 @@ impl App {
             records: settings.records.clone(),
             event_logs: EventLogs::default(),
             batches: settings.batches.as_ref().map(Batches::new),
+            mcp: settings.mcp.clone(),
             stopping: AtomicBool::new(false),
         }
     }

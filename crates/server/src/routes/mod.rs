@@ -10,6 +10,7 @@ mod decisions;
 mod files;
 mod infill;
 mod listed;
+mod mcp;
 mod messages;
 mod models;
 mod ollama;
