@@ -25,6 +25,8 @@ CALLS = {
     "exec_command": '{"cmd": "cat %s"}',
     "read": '{"filePath": "%s"}',
     "read_file": '{"%s": "%s"}',
+    # Of an MCP server that the server runs.
+    "s__echo": '{"text": "%s"}',
 }
 
 TEMPLATE = """{%- macro text_of(content) -%}

@@ -49,6 +49,10 @@ pub enum CommandName {
     ListModels,
     /// `omnibus rm`
     RemoveModels,
+    /// `omnibus mcp ls`
+    McpList,
+    /// `omnibus mcp call`
+    McpCall,
     /// `omnibus completions`
     Completions,
 }

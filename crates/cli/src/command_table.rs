@@ -248,6 +248,24 @@ pub const COMMANDS: &[Spec] = &[
         }),
     },
     Spec {
+        name: CommandName::McpList,
+        path: &["mcp", "ls"],
+        about: "Start the MCP servers of --mcp-config, and list their tools with the hashes of their definitions",
+        argument: None,
+    },
+    Spec {
+        name: CommandName::McpCall,
+        path: &["mcp", "call"],
+        about: "Call a tool of an MCP server: `mcp call SERVER/TOOL [JSON]`",
+        argument: Some(Argument {
+            name: "TOOL",
+            placeholder: "TOOL",
+            help: "`server/tool`, or the name that `mcp ls` shows, and then the arguments as a JSON object.",
+            count: (1, 2),
+            choices: &[],
+        }),
+    },
+    Spec {
         name: CommandName::Completions,
         path: &["completions"],
         about: "Print a shell completion script",

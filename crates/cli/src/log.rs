@@ -7,9 +7,16 @@ use tracing_subscriber::EnvFilter;
 use crate::environment;
 use crate::settings::{Log, LogFormat};
 
+/// The MCP client logs messages of servers, which may have secrets.
+const QUIET: &str = "rmcp=off";
+
 /// Installs the tracing subscriber of this process.
 pub fn install(log: &Log) {
     let filter = EnvFilter::try_new(&log.filter).unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = match QUIET.parse() {
+        Ok(quiet) => filter.add_directive(quiet),
+        Err(_) => filter,
+    };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(has_colours())

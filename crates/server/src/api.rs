@@ -8,7 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use axum::extract::{Request, State};
 use axum::response::Response;
 use futures::StreamExt;
-use omnibus_engine::{AddSpecial, Class, Input, ModelInfo, RequestOrigin, SamplingDefaults};
+use futures::future::BoxFuture;
+use omnibus_engine::{AddSpecial, CallLimit, Class, Input, ModelInfo, RequestOrigin, SamplingDefaults};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -20,6 +21,7 @@ use crate::engine::{Engine, Lease};
 use crate::error::ApiError;
 use crate::keys::{Key, StreamPlace};
 use crate::lower::{Caller, Choices, GenerationBatch, expand};
+use crate::mcp::{self, Asked, Generations, Loop, NextGeneration, ServerTools, SharedMcp};
 use crate::observe::ObservedEvents;
 use crate::request_id::RequestId;
 use crate::response::{
@@ -59,6 +61,8 @@ pub struct Prepared<F> {
     pub framer: F,
     /// How the response is delivered.
     pub delivery: Delivery,
+    /// The tools that this server runs for it, where it has any.
+    pub server_loop: Option<Loop>,
 }
 
 /// The context of a generation request.
@@ -77,9 +81,35 @@ pub struct RequestContext<'a> {
     pub responses: &'a Arc<StoredResponses>,
     /// The memory of the connection, where it has one.
     pub memory: Option<Arc<ConnectionMemory>>,
+    /// The MCP servers, where there are any.
+    pub mcp: Option<&'a SharedMcp>,
+    /// The key of the request.
+    pub key: &'a Key,
 }
 
 impl RequestContext<'_> {
+    /// The tools of MCP servers that a request names. Connects to those at URLs.
+    pub fn server_tools(&self, asked: Asked<'_>) -> Result<ServerTools, ApiError> {
+        ServerTools::of(self.mcp, asked, self.key)
+    }
+
+    /// The loop of a request with tools, which are added to its only prompt; `None` without tools and approved calls.
+    pub fn server_loop(
+        &self,
+        mut tools: ServerTools,
+        batch: &mut GenerationBatch,
+        limit: CallLimit,
+    ) -> Result<Option<Loop>, ApiError> {
+        let Some(mcp) = self.mcp.filter(|_| !tools.is_empty()) else { return Ok(None) };
+        let (1, [prompt]) = (batch.n, batch.prompts.as_mut_slice()) else {
+            let message = "`n` must be 1 with tools that this server runs";
+            return Err(ApiError::unsupported("n", message));
+        };
+        tools.add_to(prompt, limit, self.engine)?;
+        let (mcp, listed) = (Arc::clone(mcp), tools.listed());
+        Ok(Some(Loop { mcp, tools, max_calls: None, approved: Vec::new(), listed }))
+    }
+
     /// The served model for a name, in APIs whose clients choose names of their own.
     pub fn served(&self, name: Option<&str>) -> Option<String> {
         self.names.served(name, self.engine).map(str::to_owned)
@@ -267,12 +297,12 @@ async fn leased<A: Api>(
     let model = A::model(&body, app);
     let lease = app.queued_lease(&origin.tenant, origin.class, model.as_deref()).await?;
     let app = Arc::clone(app);
-    blocking(move || submit::<A>(&app, body, origin, lease)).await
+    blocking(move || submit::<A>(app, body, origin, lease)).await
 }
 
 /// Reads a body, lowers it and submits its requests. Takes milliseconds of CPU: not for an async thread.
 fn submit<A: Api>(
-    app: &App,
+    app: Arc<App>,
     body: Value,
     origin: Origin,
     lease: Lease,
@@ -290,8 +320,10 @@ fn submit<A: Api>(
         templates: app.request_templates,
         responses: &app.responses,
         memory,
+        mcp: app.mcp.as_ref(),
+        key: &key,
     };
-    let Prepared { mut batch, mut framer, delivery } = A::prepare(body, &context)?;
+    let Prepared { mut batch, mut framer, delivery, server_loop } = A::prepare(body, &context)?;
     for prompt in &mut batch.prompts {
         prompt.class = class;
         key.check_model(prompt.model.as_deref(), context.engine)?;
@@ -300,35 +332,45 @@ fn submit<A: Api>(
     }
     let choices = batch.choices();
     let not_enforced = batch.prompts.first().map(omnibus_engine::Request::not_enforced).unwrap_or_default();
-    let submission = Submission {
-        app,
+    let (caller, response_id) = (context.caller.clone(), context.caller.response_id);
+    let submission = Arc::new(Submission {
+        app: Arc::clone(&app),
         api: A::NAME,
         request_id,
-        caller: &context.caller,
-        key: &key,
+        caller,
+        key: Arc::clone(&key),
         stream,
         lease,
         trace,
+    });
+    let events = match (server_loop, batch.prompts.pop()) {
+        (Some(parts), Some(prompt)) => {
+            let generations: Arc<dyn Generations> = submission;
+            mcp::start(&generations, prompt, parts).map(|events| merge(vec![events]))
+        }
+        (_, last) => {
+            batch.prompts.extend(last);
+            submission.submit(batch)
+        }
     };
-    let events = submission.submit(batch).map_err(|error| error.with_input_param(A::INPUT_FIELD))?;
+    let events = events.map_err(|error| error.with_input_param(A::INPUT_FIELD))?;
     framer.submitted();
-    let response_id = context.caller.response_id;
     Ok(Submitted { response_id, framer, events, choices, delivery, not_enforced })
 }
 
 /// Submits the requests of one HTTP request.
-struct Submission<'a> {
-    app: &'a App,
+struct Submission {
+    app: Arc<App>,
     api: &'static str,
     request_id: RequestId,
-    caller: &'a Caller,
-    key: &'a Key,
+    caller: Caller,
+    key: Arc<Key>,
     stream: Arc<StreamPlace>,
     lease: Lease,
     trace: Option<RequestTrace>,
 }
 
-impl Submission<'_> {
+impl Submission {
     /// Submits all requests of a batch, or none: when one is refused, those before it are dropped.
     fn submit(&self, mut batch: GenerationBatch) -> Result<ChoiceEvents, ApiError> {
         if batch.n > 1 {
@@ -344,6 +386,7 @@ impl Submission<'_> {
         Ok(merge(events.collect::<Result<_, _>>()?))
     }
 
+    /// Submits one request, which takes a place of its key's share.
     fn submit_one(
         &self,
         index: usize,
@@ -392,6 +435,35 @@ impl Submission<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Generations for Submission {
+    fn tenant(&self) -> &str {
+        &self.caller.tenant
+    }
+
+    fn is_cancelled(&self) -> bool {
+        let stored = self.app.responses.get(&self.caller.tenant, &self.caller.response_id);
+        stored.is_some_and(|stored| stored.response["status"] == "cancelled")
+    }
+
+    fn submit(&self, request: omnibus_engine::Request) -> Result<mcp::Events, ApiError> {
+        Ok(self.submit_one(0, request, PromptCharge::Charged)?.boxed())
+    }
+
+    fn submit_next(
+        self: Arc<Self>,
+        next: NextGeneration,
+    ) -> BoxFuture<'static, Result<(omnibus_engine::Request, mcp::Events), ApiError>> {
+        let work = move || {
+            let model = next.model();
+            let plain = |text: &str| self.app.engine.without_markers(model.as_deref(), text).ok();
+            let request = next.request(plain);
+            let events = Generations::submit(self.as_ref(), request.clone())?;
+            Ok((request, events))
+        };
+        Box::pin(blocking(work))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::error::ApiError;
 use crate::event_log::EventLogs;
 use crate::keys::Keys;
 use crate::limits::{Bodies, Limits};
+use crate::mcp::SharedMcp;
 use crate::media_urls::MediaUrls;
 use crate::metrics;
 use crate::metrics::vllm::{VllmMetrics, VllmRequest};
@@ -63,6 +64,8 @@ pub struct Settings {
     pub batches: Option<BatchSettings>,
     /// What the page shows of the settings: a list of objects with `name`, `value` and `source`. Without it there is no page.
     pub page_settings: Option<Arc<Value>>,
+    /// MCP servers, whose tools it runs.
+    pub mcp: Option<SharedMcp>,
 }
 
 /// Whether clients may load and unload adapters: a load reads a directory on the server.
@@ -140,6 +143,7 @@ impl Default for Settings {
             records: None,
             batches: None,
             page_settings: Some(Arc::new(Value::Array(Vec::new()))),
+            mcp: None,
         }
     }
 }
@@ -184,6 +188,8 @@ pub struct App {
     pub batches: Option<Batches>,
     /// What the page shows of the settings. Without it there is no page.
     pub page_settings: Option<Arc<Value>>,
+    /// MCP servers, whose tools it runs.
+    pub mcp: Option<SharedMcp>,
     stopping: AtomicBool,
 }
 
@@ -216,6 +222,7 @@ impl App {
             event_logs: EventLogs::default(),
             batches: settings.batches.as_ref().map(Batches::new),
             page_settings: settings.page_settings.clone(),
+            mcp: settings.mcp.clone(),
             stopping: AtomicBool::new(false),
         }
     }

@@ -52,7 +52,7 @@ impl Charge {
             }
             Event::Engine(Generation::Finished { usage, .. }) => self.settle(usage),
             Event::Speech(TranscriptionEvent::Finished(summary)) => self.settle(&summary.usage),
-            Event::Engine(_) | Event::Speech(_) => {}
+            Event::Engine(_) | Event::Speech(_) | Event::Tool(_) | Event::Failed(_) => {}
         }
     }
 

@@ -122,6 +122,8 @@ pub trait Engine: Send + Sync + 'static {
     -> Result<Vec<u32>, Failure>;
     /// A conversation as the model's chat template renders it.
     fn render(&self, model: ModelName<'_>, chat: Chat) -> Result<String, Failure>;
+    /// A text from elsewhere without the tokens that steer a model: each is split.
+    fn without_markers(&self, model: ModelName<'_>, text: &str) -> Result<String, Failure>;
     /// The bytes of each token.
     fn pieces(&self, model: ModelName<'_>, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure>;
     /// The text of tokens.
@@ -209,6 +211,10 @@ impl Engine for Handle {
 
     fn render(&self, model: ModelName<'_>, chat: Chat) -> Result<String, Failure> {
         Handle::render(self, model, chat)
+    }
+
+    fn without_markers(&self, model: ModelName<'_>, text: &str) -> Result<String, Failure> {
+        Handle::without_markers(self, model, text)
     }
 
     fn pieces(&self, model: ModelName<'_>, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure> {

@@ -108,6 +108,7 @@ impl RequestMetrics {
         match event {
             Event::Engine(event) => self.observe_generation(event),
             Event::Speech(event) => self.observe_transcription(event),
+            Event::Tool(_) | Event::Failed(_) => {}
         }
     }
 

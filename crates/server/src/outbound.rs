@@ -72,6 +72,11 @@ impl Outbound {
 
     /// One request, to an address that was checked.
     async fn request(&self, url: &Url) -> Result<Response, String> {
+        self.client(url).await?.get(url.clone()).send().await.map_err(|error| reason(&error))
+    }
+
+    /// A client for a URL, which reaches its host at an address that was checked and follows no redirect.
+    pub async fn client(&self, url: &Url) -> Result<Client, String> {
         let host = url.host_str().filter(|_| ["http", "https"].contains(&url.scheme()));
         let host = host.ok_or("leads to a URL without a host")?.to_ascii_lowercase();
         let port = url.port_or_known_default().unwrap_or(0);
@@ -92,8 +97,7 @@ impl Outbound {
             .no_proxy()
             .resolve_to_addrs(&host, &addresses)
             .build();
-        let client = client.map_err(|error| reason(&error))?;
-        client.get(url.clone()).send().await.map_err(|error| reason(&error))
+        client.map_err(|error| reason(&error))
     }
 }
 

@@ -15,6 +15,7 @@ pub mod formulas;
 pub mod hostile_pictures;
 pub mod hostile_requests;
 pub mod hub;
+pub mod mcp;
 pub mod mutate;
 pub mod reference;
 pub mod renderings;

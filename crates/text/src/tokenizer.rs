@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing here changes after loading, and no text and no tokens make it panic.
 
+mod markers;
 mod texts;
 
 use std::collections::BTreeSet;

@@ -15,6 +15,7 @@ mod doctor_plan;
 mod generate;
 mod hub;
 mod launch;
+mod mcp;
 mod models;
 mod named;
 mod perplexity;
@@ -78,6 +79,8 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
         CommandName::Push => push::run(&arguments, config.conversion.visibility),
         CommandName::ListModels => hub::list(config.output),
         CommandName::RemoveModels => hub::remove(&arguments),
+        CommandName::McpList => mcp::list(&config),
+        CommandName::McpCall => mcp::call(&config, &arguments),
         CommandName::Completions => completions::run(&arguments),
     }
 }

@@ -60,6 +60,8 @@ pub fn take(command: CommandName, arguments: &[String], config: &mut Config) -> 
         | CommandName::CacheRemove
         | CommandName::ListModels
         | CommandName::Push
+        | CommandName::McpList
+        | CommandName::McpCall
         | CommandName::Completions => Ok(arguments.to_vec()),
     }
 }

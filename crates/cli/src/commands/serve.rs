@@ -8,7 +8,7 @@ use omnibus_engine::Input;
 use omnibus_server::{InheritedSockets, Settings, VllmMetrics};
 
 use super::serve_announcement::announce;
-use super::serve_settings;
+use super::{mcp, serve_settings};
 use crate::error::Error;
 use crate::reload_signal::Reloaded;
 use crate::serving::{self, PoolModel};
@@ -64,6 +64,8 @@ async fn serve(
     }
     let preloaded: Vec<usize> =
         (0..models.len()).filter(|at| models.get(*at).is_some_and(|model| model.preload)).collect();
+    // They are started beside the model.
+    let settings = Settings { mcp: mcp::start(&config.mcp)?, ..settings };
     let pool = Arc::new(serving::pool(&config, models)?);
     tokio::select! {
         loaded = pool.preload(&preloaded) => loaded.map_err(Error::failed)?,

@@ -7,6 +7,7 @@ use omnibus_hub::Visibility;
 use omnibus_offline::conversion::{Dtype, QuantMode, Recipe};
 use omnibus_server::{AdapterUpdates, AllowedHosts, AllowedOrigins, ModelNames, RequestTemplates, RootPath};
 
+use super::mcp::McpSettings;
 use super::model_table::ModelTable;
 use super::shown::ShownSetting;
 use crate::replay::Pace;
@@ -54,6 +55,8 @@ pub struct Config {
     pub output: Output,
     /// Whether to print statistics.
     pub verbosity: Verbosity,
+    /// MCP servers.
+    pub mcp: McpSettings,
     /// Run the command, or print its settings.
     pub action: Action,
     /// What `doctor` checks.

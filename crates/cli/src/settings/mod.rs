@@ -4,6 +4,7 @@
 
 mod config;
 mod file;
+mod mcp;
 mod model_settings;
 mod model_table;
 pub mod program;
@@ -18,6 +19,7 @@ pub use config::{
     MetricsCompat, ModelsSubject, Output, Page, PromptFormat, PullPolicy, SimSettings,
     SpeculationBenchSettings, Verbosity, WeightChange,
 };
+pub use mcp::{McpSettings, Pinning};
 pub use model_settings::config_of;
 pub use model_table::{ModelTable, Residency};
 pub use resolve::{Inputs, Resolved, resolve};

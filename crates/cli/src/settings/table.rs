@@ -11,6 +11,7 @@ mod engine_bench;
 mod generation;
 mod grammar;
 mod load;
+mod mcp;
 mod model;
 mod network;
 mod observation;
@@ -29,6 +30,7 @@ const SECTIONS: &[&[Setting]] = &[
     access::SETTINGS,
     client::SETTINGS,
     batch::SETTINGS,
+    mcp::SETTINGS,
     model::SETTINGS,
     engine::SETTINGS,
     generation::SETTINGS,
@@ -101,6 +103,9 @@ const SYSTEM: &[CommandName] =
 const CLIENT: &[CommandName] =
     &[CommandName::Ps, CommandName::Launch, CommandName::Replay, CommandName::Batch];
 const REPLAY: &[CommandName] = &[CommandName::Replay];
+/// Commands that start MCP servers.
+const MCP: &[CommandName] = &[CommandName::Serve, CommandName::McpList, CommandName::McpCall];
+const MCP_LIST: &[CommandName] = &[CommandName::McpList];
 const BATCH: &[CommandName] = &[CommandName::Batch];
 const LAUNCH: &[CommandName] = &[CommandName::Launch];
 /// Commands with a settings file of which every setting can be printed.
@@ -160,6 +165,8 @@ const SCHEDULER_BASICS: &[CommandName] = &[
     CommandName::BenchSim,
 ];
 const JSON: &[CommandName] = &[
+    CommandName::McpList,
+    CommandName::McpCall,
     CommandName::Batch,
     CommandName::Ps,
     CommandName::Replay,

@@ -14,6 +14,7 @@ mod keys;
 mod launching;
 mod listing;
 mod logging;
+mod mcp;
 mod messages;
 mod model_pool;
 mod ollama;

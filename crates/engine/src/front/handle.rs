@@ -222,6 +222,11 @@ impl Handle {
         self.loaded()?.render(model, chat)
     }
 
+    /// A text from elsewhere without the tokens that steer the model: each is split.
+    pub fn without_markers(&self, model: Option<&str>, text: &str) -> Result<String, Failure> {
+        self.loaded()?.text_of(model)?.without_markers(text)
+    }
+
     /// The bytes of each token.
     pub fn pieces(&self, model: Option<&str>, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure> {
         self.loaded()?.text_of(model)?.pieces(tokens)

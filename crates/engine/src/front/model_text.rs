@@ -463,6 +463,13 @@ impl ModelText {
         }
     }
 
+    /// A text from elsewhere without the tokens that steer the model.
+    pub(crate) fn without_markers(&self, text: &str) -> Result<String, Failure> {
+        self.tokenizer
+            .without_markers(text)
+            .map_err(|error| Failure::bad_request("messages", error.to_string()))
+    }
+
     /// The bytes of each token. Fails on ids that are not tokens.
     pub(crate) fn pieces(&self, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure> {
         let piece = |token: &u32| {

@@ -20,6 +20,8 @@ pub struct KeyRow {
     pub role: Role,
     /// The models that it may use; `None` is all.
     pub models: Option<Vec<String>>,
+    /// The MCP servers, or their tools as `server/tool`, that it may use; `None` is all.
+    pub tools: Option<Vec<String>>,
     /// Its limits.
     pub limits: KeyLimits,
 }
@@ -27,7 +29,14 @@ pub struct KeyRow {
 impl KeyRow {
     /// A key without a name, as a line or a flag has it.
     pub fn bare(secret: String) -> Self {
-        Self { secret, name: None, role: Role::Equal, models: None, limits: KeyLimits::default() }
+        Self {
+            secret,
+            name: None,
+            role: Role::Equal,
+            models: None,
+            tools: None,
+            limits: KeyLimits::default(),
+        }
     }
 }
 
@@ -69,6 +78,7 @@ struct KeyTable {
     #[serde(default)]
     role: RoleName,
     models: Option<Vec<String>>,
+    tools: Option<Vec<String>>,
     requests_per_minute: Option<u64>,
     tokens_per_minute: Option<u64>,
     streams: Option<usize>,
@@ -100,8 +110,17 @@ fn one_line(text: &str, error: &toml::de::Error) -> String {
 }
 
 fn row(table: KeyTable) -> Result<KeyRow, String> {
-    let KeyTable { name, key, role, models, requests_per_minute, tokens_per_minute, streams, queue_share } =
-        table;
+    let KeyTable {
+        name,
+        key,
+        role,
+        models,
+        tools,
+        requests_per_minute,
+        tokens_per_minute,
+        streams,
+        queue_share,
+    } = table;
     let limits = KeyLimits { requests_per_minute, tokens_per_minute, streams, queue_share };
     check_name(&name)?;
     check_limits(&limits).map_err(|why| format!("the key `{name}`: {why}"))?;
@@ -109,7 +128,7 @@ fn row(table: KeyTable) -> Result<KeyRow, String> {
         RoleName::Infer => Role::Infer,
         RoleName::Admin => Role::Admin,
     };
-    Ok(KeyRow { secret: key, name: Some(name), role, models, limits })
+    Ok(KeyRow { secret: key, name: Some(name), role, models, tools, limits })
 }
 
 /// Longest name, in bytes.

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use omnibus_engine::{Class, ModelInfo};
+use omnibus_mcp::Selector;
 use subtle::ConstantTimeEq as _;
 use thiserror::Error;
 
@@ -52,6 +53,8 @@ pub struct Key {
     pub role: Role,
     /// The models that it may use; `None` is all.
     pub models: Option<BTreeSet<String>>,
+    /// The MCP servers and tools that it may use; `None` is all.
+    pub tools: Option<Vec<Selector>>,
     /// Its limits.
     pub limits: KeyLimits,
     /// What it has used.
@@ -213,7 +216,7 @@ impl Table {
     /// Keys whose accounts go on from the reading before.
     fn of(rows: Vec<(Digest, KeyRow)>, clock: &Clock, before: Option<&Self>) -> Self {
         let mut table = Self { by_digest: HashMap::new(), by_name: HashMap::new(), all: Vec::new() };
-        for (digest, KeyRow { name, role, models, limits, .. }) in rows {
+        for (digest, KeyRow { name, role, models, tools, limits, .. }) in rows {
             // A key without a name may be there twice.
             if table.by_digest.contains_key(&digest) {
                 continue;
@@ -222,7 +225,8 @@ impl Table {
             let account = before.and_then(|before| before.by_name.get(&name));
             let account = account.map(|key| Arc::clone(&key.account)).unwrap_or_default();
             let models = models.map(|models| models.into_iter().collect());
-            let key = Key { name: name.clone(), role, models, limits, account, clock: clock.clone() };
+            let tools = tools.map(|tools| tools.iter().map(|tool| Selector::read(tool)).collect());
+            let key = Key { name: name.clone(), role, models, tools, limits, account, clock: clock.clone() };
             let key = Arc::new(key);
             table.by_digest.insert(digest, Arc::clone(&key));
             table.all.push(Arc::clone(&key));
@@ -257,6 +261,7 @@ impl Key {
             name: String::new(),
             role: Role::Equal,
             models: None,
+            tools: None,
             limits: KeyLimits::default(),
             account: Arc::default(),
             clock: clock.clone(),
@@ -292,6 +297,16 @@ impl Key {
     /// Whether it may use a model, by any of the model's names.
     pub fn may_use(&self, model: &ModelInfo) -> bool {
         self.models.as_ref().is_none_or(|models| model.names().any(|name| models.contains(name)))
+    }
+
+    /// Whether it may use a tool of an MCP server.
+    pub fn may_call(&self, server: &str, tool: &str) -> bool {
+        self.tools.as_ref().is_none_or(|tools| tools.iter().any(|own| own.selects(server, tool)))
+    }
+
+    /// Whether it may use an MCP server that a request names itself: one with a list of tools may not.
+    pub fn may_name_servers(&self) -> bool {
+        self.tools.is_none()
     }
 
     /// Whether it may cause the search for a model that is not listed: one with a list of models may not.

@@ -40,7 +40,7 @@ pub(super) fn tool_choice(wire: &tool_choice::ToolChoice) -> ToolChoice {
 }
 
 /// How many calls an answer may have.
-pub(super) fn call_limit(wire: ParallelCalls) -> CallLimit {
+pub fn call_limit(wire: ParallelCalls) -> CallLimit {
     match wire {
         ParallelCalls::Allow => CallLimit::Any,
         ParallelCalls::Refuse => CallLimit::One,

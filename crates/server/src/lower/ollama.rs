@@ -28,6 +28,7 @@ pub fn chat(shared: Shared, conversation: Conversation, served: Served, caller: 
         reasoning_budget: None,
         prediction: None,
         shown_reasoning: shared.think.shown(),
+        max_tool_calls: None,
     };
     chat::lower(request, caller)
 }

@@ -114,6 +114,10 @@ impl Engine for ModelPool {
         self.handle(model)?.render(model, chat)
     }
 
+    fn without_markers(&self, model: ModelName<'_>, text: &str) -> Result<String, Failure> {
+        self.handle(model)?.without_markers(model, text)
+    }
+
     fn pieces(&self, model: ModelName<'_>, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure> {
         self.handle(model)?.pieces(model, tokens)
     }

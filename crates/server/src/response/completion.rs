@@ -4,7 +4,7 @@ use omnibus_engine::{
     CallEnding, Delta, FinishReason, SpeechSegment, SpeechSummary, StopMatch, TokenInfo, TranscriptionEvent,
 };
 
-use super::{Event, TimedChoice};
+use super::{Event, TimedChoice, ToolEvent};
 
 /// The finished completion of one choice.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -45,6 +45,8 @@ pub enum CompletionPart {
     Reasoning(String),
     /// A tool call.
     ToolCall(ToolCall),
+    /// What became of a tool that the server runs.
+    Tool(ToolEvent),
 }
 
 /// A tool call of the model.
@@ -67,7 +69,8 @@ impl Completion {
             Event::Engine(event) => self.fold_generation(event),
             Event::Speech(TranscriptionEvent::Segment(segment)) => self.transcript.segments.push(segment),
             Event::Speech(TranscriptionEvent::Finished(summary)) => self.transcript.summary = Some(summary),
-            Event::Speech(TranscriptionEvent::Failed(_)) => {}
+            Event::Tool(event) => self.parts.push(CompletionPart::Tool(event)),
+            Event::Speech(TranscriptionEvent::Failed(_)) | Event::Failed(_) => {}
         }
     }
 
@@ -109,7 +112,7 @@ impl Completion {
     pub fn text(&self) -> String {
         let text = |part: &CompletionPart| match part {
             CompletionPart::Text(text) => Some(text.clone()),
-            CompletionPart::Reasoning(_) | CompletionPart::ToolCall(_) => None,
+            CompletionPart::Reasoning(_) | CompletionPart::ToolCall(_) | CompletionPart::Tool(_) => None,
         };
         self.parts.iter().filter_map(text).collect()
     }
@@ -118,7 +121,7 @@ impl Completion {
     pub fn reasoning(&self) -> Option<String> {
         let reasoning = |part: &CompletionPart| match part {
             CompletionPart::Reasoning(text) => Some(text.clone()),
-            CompletionPart::Text(_) | CompletionPart::ToolCall(_) => None,
+            CompletionPart::Text(_) | CompletionPart::ToolCall(_) | CompletionPart::Tool(_) => None,
         };
         let joined: String = self.parts.iter().filter_map(reasoning).collect();
         (!joined.is_empty()).then_some(joined)
@@ -128,7 +131,7 @@ impl Completion {
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
             CompletionPart::ToolCall(call) => Some(call),
-            CompletionPart::Text(_) | CompletionPart::Reasoning(_) => None,
+            CompletionPart::Text(_) | CompletionPart::Reasoning(_) | CompletionPart::Tool(_) => None,
         })
     }
 

@@ -2,6 +2,7 @@
 
 use omnibus_engine::{TranscriptionEvent, Usage};
 
+use super::ToolEvent;
 use crate::error::ApiError;
 
 /// One event of a choice. The last one [ends](Self::end) it.
@@ -11,6 +12,10 @@ pub enum Event {
     Engine(omnibus_engine::Event),
     /// Of a transcription.
     Speech(TranscriptionEvent),
+    /// Of a tool that the server runs.
+    Tool(ToolEvent),
+    /// The server cannot go on.
+    Failed(ApiError),
 }
 
 impl Event {
@@ -19,6 +24,8 @@ impl Event {
         match self {
             Self::Engine(event) => end_of_generation(event),
             Self::Speech(event) => end_of_transcription(event),
+            Self::Tool(_) => None,
+            Self::Failed(error) => Some(Err(error.clone())),
         }
     }
 }

@@ -18,6 +18,7 @@ mod reply;
 pub mod responses;
 pub mod sse;
 mod timings;
+mod tool_event;
 mod usage;
 
 use axum::response::IntoResponse;
@@ -29,6 +30,7 @@ pub use frame::{Frame, Frames};
 pub use merge::{ChoiceEvents, merge};
 pub use reply::{Delivery, frames, full, reply};
 pub use timings::TimedChoice;
+pub use tool_event::{ListedServer, StartedCall, ToolEvent};
 
 pub use crate::json_body::JsonBody;
 

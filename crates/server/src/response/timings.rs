@@ -77,7 +77,7 @@ impl TimedChoice {
         let processed = match event {
             Event::Engine(EngineEvent::Started { cached_tokens, .. }) => *cached_tokens,
             Event::Engine(EngineEvent::Progress { processed_tokens }) => *processed_tokens,
-            Event::Engine(_) | Event::Speech(_) => return None,
+            Event::Engine(_) | Event::Speech(_) | Event::Tool(_) | Event::Failed(_) => return None,
         };
         let (total, cache) = (self.prompt_tokens, self.cached_tokens);
         let time = between(self.started, Some(now));

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::api::{Api, Prepared, RequestContext};
 use crate::error::ApiError;
 use crate::lower;
+use crate::mcp::{Asked, Loop};
 use crate::response::openai::Include;
 use crate::response::openai::chat::ChatFramer;
 use crate::wire::chat::ChatRequest;
@@ -26,7 +27,15 @@ impl Api for ChatApi {
         let forms = request.conversation.tools.forms();
         let (shown, ids) = (request.shown_reasoning, request.generation.tokens.ids);
         let last = request.generation.truncate_prompt;
+        let mcp = request.conversation.tools.mcp.clone();
+        let limit = lower::chat::call_limit(request.conversation.tools.parallel);
+        let max_calls = request.max_tool_calls;
         let mut batch = lower::chat::lower(request, &context.caller);
+        let asked = Asked { servers: &mcp.servers, auto: mcp.auto, approvals: false };
+        let mut tools = context.server_tools(asked)?;
+        tools.retain(|name| mcp.allows(name));
+        let server_loop = context.server_loop(tools, &mut batch, limit)?;
+        let server_loop = server_loop.map(|parts| Loop { max_calls, ..parts });
         for prompt in &batch.prompts {
             if let Input::Chat(chat) = &prompt.input {
                 context.templates.check(chat)?;
@@ -38,6 +47,6 @@ impl Api for ChatApi {
             .with_reasoning(shown)
             .with_forms(forms)
             .with_prompt(prompts.and_then(|prompts| prompts.into_iter().next()));
-        Ok(Prepared { batch, framer, delivery: streaming.into() })
+        Ok(Prepared { batch, framer, delivery: streaming.into(), server_loop })
     }
 }

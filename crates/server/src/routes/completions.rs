@@ -32,7 +32,7 @@ impl Api for CompletionsApi {
         let framer = CompletionsFramer::new(context.header(&batch), batch.choices(), include, echoes);
         let prompts = context.prompt_token_ids(&batch, ids)?;
         let framer = framer.returning(returned).with_prompts(prompts);
-        Ok(Prepared { batch, framer, delivery: streaming.into() })
+        Ok(Prepared { batch, framer, delivery: streaming.into(), server_loop: None })
     }
 }
 

@@ -51,8 +51,9 @@ fn of_model(app: &App) -> Result<Value, ApiError> {
 pub async fn loads(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     let models = app.engine.models();
     let models = models.iter().filter(|model| model.adapter.is_none());
-    let loads: Vec<Load> =
-        models.map(|model| Ok(Load::new(model, &app.engine.stats(Some(&model.id))?))).collect::<Result<_, ApiError>>()?;
+    let loads: Vec<Load> = models
+        .map(|model| Ok(Load::new(model, &app.engine.stats(Some(&model.id))?)))
+        .collect::<Result<_, ApiError>>()?;
     let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
     let sum = |of: fn(&Load) -> usize| loads.iter().map(of).sum::<usize>();
     let (running, waiting) = (sum(|load| load.running), sum(|load| load.waiting));

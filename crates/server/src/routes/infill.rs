@@ -23,6 +23,6 @@ impl Api for InfillApi {
         let mut batch = lower::infill::lower(request, &context.caller);
         context.truncate_prompts(&mut batch, last)?;
         let framer = InfillFramer::new(context.header(&batch));
-        Ok(Prepared { batch, framer, delivery: streaming.into() })
+        Ok(Prepared { batch, framer, delivery: streaming.into(), server_loop: None })
     }
 }

@@ -11,11 +11,15 @@ use crate::api::{Api, Prepared, RequestContext};
 use crate::app::{App, blocking};
 use crate::auth::Tenant;
 use crate::error::ApiError;
-use crate::lower;
+use crate::lower::{self, GenerationBatch};
+use crate::mcp::{Asked, Loop};
 use crate::response::Delivery;
 use crate::response::anthropic::MessagesFramer;
 use crate::wire::anthropic::response::TokenCount;
-use crate::wire::anthropic::{Display, MessagesRequest, Purpose, Thinking};
+use crate::wire::anthropic::tools::ToolUse;
+use crate::wire::anthropic::{Display, MessagesRequest, Purpose, Thinking, mcp};
+use crate::wire::fields::count_unknown;
+use crate::wire::mcp::McpServer;
 
 /// Anthropic's messages.
 pub struct MessagesApi;
@@ -30,7 +34,13 @@ impl Api for MessagesApi {
         app.served(body.get("model").and_then(Value::as_str)).map(str::to_owned)
     }
 
-    fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<MessagesFramer>, ApiError> {
+    fn prepare(mut body: Value, context: &RequestContext<'_>) -> Result<Prepared<MessagesFramer>, ApiError> {
+        // Without MCP servers, earlier calls are text, as those of other tools of Anthropic's servers.
+        if context.mcp.is_some()
+            && let Some(Value::Array(messages)) = body.get_mut("messages")
+        {
+            *messages = mcp::history(std::mem::take(messages));
+        }
         let request = MessagesRequest::read(body, Purpose::Generate)?;
         let delivery = if request.stream { Delivery::Stream } else { Delivery::Full };
         let display = match request.conversation.thinking {
@@ -39,11 +49,29 @@ impl Api for MessagesApi {
         };
         let requested = request.model.clone();
         let model = context.served(requested.as_deref());
-        let batch = lower::messages::lower(request, model, &context.caller);
+        let (servers, tool_use) = (request.mcp.clone(), request.conversation.tool_use.clone());
+        let mut batch = lower::messages::lower(request, model, &context.caller);
+        let server_loop = server_loop(&servers, &tool_use, &mut batch, context)?;
         let mut header = context.header(&batch);
         header.model = requested.unwrap_or(header.model);
-        Ok(Prepared { batch, framer: MessagesFramer::new(header, display), delivery })
+        Ok(Prepared { batch, framer: MessagesFramer::new(header, display), delivery, server_loop })
     }
+}
+
+/// The loop of a request with MCP servers, in a server that has some. Elsewhere the model answers without them.
+fn server_loop(
+    servers: &[McpServer],
+    tool_use: &ToolUse,
+    batch: &mut GenerationBatch,
+    context: &RequestContext<'_>,
+) -> Result<Option<Loop>, ApiError> {
+    let ToolUse::Allowed(_, parallel) = tool_use else { return Ok(None) };
+    if context.mcp.is_none() {
+        servers.iter().for_each(|server| count_unknown(&server.at));
+        return Ok(None);
+    }
+    let tools = context.server_tools(Asked { servers, auto: false, approvals: false })?;
+    context.server_loop(tools, batch, lower::chat::call_limit(*parallel))
 }
 
 /// Counts the tokens of the prompt that these messages make.

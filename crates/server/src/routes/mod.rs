@@ -11,6 +11,7 @@ mod files;
 mod gateways;
 mod infill;
 mod listed;
+mod mcp;
 mod messages;
 mod models;
 mod ollama;

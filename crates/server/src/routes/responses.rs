@@ -4,6 +4,7 @@ pub mod compact;
 mod conversation;
 pub mod conversations;
 pub mod input_tokens;
+mod mcp_history;
 mod page;
 pub mod socket;
 mod truncation;
@@ -23,7 +24,8 @@ use crate::app::App;
 use crate::auth::Tenant;
 use crate::error::ApiError;
 use crate::lower::responses::Toolbox;
-use crate::lower::{self, GenerationBatch};
+use crate::lower::{self, GenerationBatch, chat};
+use crate::mcp::{Asked, Loop};
 use crate::response::responses::{ConversationExtension, Place, Recorder, ResponsesFramer};
 use crate::response::{Delivery, ResponseHeader, sse};
 use crate::stored_responses::StoredResponse;
@@ -33,6 +35,7 @@ use crate::wire::responses::response::{
 };
 use crate::wire::responses::{Mode, ResponsesRequest, Storage, Truncation, echo};
 use crate::wire::tools::ParallelCalls;
+use mcp_history::History;
 use page::Page;
 
 /// OpenAI's Responses API.
@@ -51,15 +54,39 @@ impl Api for ResponsesApi {
     fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<ResponsesFramer>, ApiError> {
         let mut wire = ResponsesRequest::read(body)?;
         let found = conversation::of(&mut wire, context)?;
-        let (batch, toolbox) = lowered(&wire, &found.items, context)?;
+        let history = History::of(&found.items, context)?;
+        let (mut batch, toolbox) = lowered(&wire, &history.items, context)?;
+        let server_loop = server_loop(&wire, history, &mut batch, context)?;
         let mut header = context.header(&batch);
         header.model = wire.model.clone().unwrap_or(header.model);
         let recorder = recorder(&wire, found, context);
         let (output, delivery) = ((wire.encrypted, wire.generation), delivery(wire.mode));
         let defaults = context.sampling_defaults(wire.model.as_deref());
         let framer = ResponsesFramer::new(response(wire, header, &defaults), toolbox, output, recorder);
-        Ok(Prepared { batch, framer, delivery })
+        Ok(Prepared { batch, framer, delivery, server_loop })
     }
+}
+
+/// The loop of a request with MCP servers. None without `tool_choice`: then no tool is called.
+fn server_loop(
+    wire: &ResponsesRequest,
+    history: History,
+    batch: &mut GenerationBatch,
+    context: &RequestContext<'_>,
+) -> Result<Option<Loop>, ApiError> {
+    let servers = match &wire.tool_choice {
+        Some(_) => wire.mcp.as_slice(),
+        None => &[],
+    };
+    let mut tools = context.server_tools(Asked { servers, auto: false, approvals: true })?;
+    tools.retain(|name| wire.tool_choice.as_ref().is_some_and(|choice| choice.allows(name)));
+    let listed = history.listed.clone();
+    let approved = history.approved(&tools)?;
+    let parts = context.server_loop(tools, batch, chat::call_limit(wire.parallel))?;
+    Ok(parts.map(|mut parts| {
+        parts.listed.retain(|server| !listed.contains(&server.label));
+        Loop { approved, max_calls: wire.echo.max_tool_calls, ..parts }
+    }))
 }
 
 /// What keeps the response, and extends the conversation that it belongs to.

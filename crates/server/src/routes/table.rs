@@ -6,8 +6,8 @@ use axum::routing;
 
 use super::responses::conversations;
 use super::{
-    adapters, apply_template, audio, batches, chat, completions, decisions, files, gateways, infill, messages, models,
-    ollama, page, pooling, requests, responses, sessions, status, stream, tokenize, usage,
+    adapters, apply_template, audio, batches, chat, completions, decisions, files, gateways, infill, mcp,
+    messages, models, ollama, page, pooling, requests, responses, sessions, status, stream, tokenize, usage,
 };
 use crate::api::generate;
 use crate::openapi::{Body, Operation, Reply, Unknown, delete, get, post};
@@ -399,6 +399,18 @@ pub const ROUTES: &[Operation] = &[
         routing::post(ollama::manage::create)
     }),
     post("/api/push", "403: this server sends no models", Body::None, || routing::post(ollama::manage::push)),
+    get("/v1/mcp/servers", "The MCP servers of --mcp-config", || routing::get(mcp::servers)),
+    get("/v1/mcp/tools", "Their tools that the key may use", || routing::get(mcp::tools)),
+    post(
+        "/v1/mcp/execute",
+        "Calls a tool of an MCP server",
+        Body::Fields {
+            tables: &[wire::mcp_routes::EXECUTE],
+            required: &["tool_name"],
+            unknown: Unknown::Refused,
+        },
+        || routing::post(mcp::execute),
+    ),
     get("/v1/requests", "Queued and running requests", || routing::get(requests::list)),
     delete("/v1/requests/{id}", "Cancels a request", || routing::delete(requests::cancel)),
     get("/v1/sessions", "Conversations whose blocks are pinned", || routing::get(sessions::list)),

@@ -21,7 +21,12 @@ pub const FIELDS: &[Field] = &[
     honoured("max_completion_tokens", "the newer name of `max_tokens`"),
     honoured("logprobs", "true reports the log-probability of each token"),
     honoured("top_logprobs", "with `logprobs`: how many of the most likely tokens to report, at most 20"),
-    honoured("tools", "functions and custom tools that the model may call"),
+    honoured(
+        "tools",
+        "functions and custom tools that the model may call, and MCP servers whose tools this server runs; `\"auto\"` is those \
+         of the configuration",
+    ),
+    honoured("max_tool_calls", "most calls of tools that this server runs"),
     honoured("tool_choice", "`none`, `auto`, `required`, `allowed_tools`, or the tool that must be called"),
     honoured("functions", "the older form of `tools`; the answer's call is in `function_call`"),
     honoured("function_call", "with `functions`: `none`, `auto`, or the function that must be called"),
@@ -91,6 +96,8 @@ pub struct ChatRequest {
     pub prediction: Option<String>,
     /// Whether the answer has the reasoning.
     pub shown_reasoning: ShownReasoning,
+    /// Most calls of tools that this server runs.
+    pub max_tool_calls: Option<usize>,
 }
 
 /// Whether an answer has the reasoning.
@@ -149,21 +156,40 @@ impl ChatRequest {
             Some(true) | None => ShownReasoning::Include,
         };
         let prediction = prediction(&mut fields)?;
-        let mut conversation = Conversation::read(&mut fields)?;
+        let max_tool_calls = fields.count("max_tool_calls", (0, TOKENS_MAX))?;
+        let mut conversation = Conversation::read_with_mcp(&mut fields)?;
         conversation.verbosity = verbosity;
         let thinking = chat_thinking::read(&mut fields)?;
         conversation.reasoning.enabled = conversation.reasoning.enabled.or(thinking.enabled);
         let reasoning_budget = budget.or(thinking.budget_tokens);
-        let request =
-            Self { generation, logprobs, reasoning_budget, prediction, conversation, shown_reasoning };
+        let request = Self {
+            generation,
+            logprobs,
+            reasoning_budget,
+            prediction,
+            conversation,
+            shown_reasoning,
+            max_tool_calls,
+        };
         fields.finish();
         Ok(request)
     }
 }
 
 impl Conversation {
-    /// Reads the fields that are passed to the chat template.
+    /// Reads the fields that are passed to the chat template. Tools that this server runs are for chat completions.
     pub fn read(fields: &mut Fields) -> Result<Self, ApiError> {
+        let conversation = Self::read_with_mcp(fields)?;
+        match conversation.tools.mcp.is_empty() {
+            true => Ok(conversation),
+            false => {
+                Err(ApiError::unsupported("tools", "`tools` of MCP servers are not supported on this route"))
+            }
+        }
+    }
+
+    /// Reads the fields that are passed to the chat template, with the tools that this server runs.
+    fn read_with_mcp(fields: &mut Fields) -> Result<Self, ApiError> {
         let list = fields.list("messages")?;
         let list = fields.required("messages", list)?;
         let prefix = messages::prefix(&list)?;
@@ -320,6 +346,9 @@ pub struct Choice {
     pub logprobs: Option<ChatLogprobs>,
     /// Why the completion ended.
     pub finish_reason: &'static str,
+    /// The limit that ended the calls of tools that this server runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_loop_stop: Option<&'static str>,
     /// The ids of the tokens, when requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
@@ -344,6 +373,9 @@ pub struct ResponseMessage {
     /// The call, if the request had `functions`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function_call: Option<FunctionDelta>,
+    /// Calls that this server made, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp_calls: Option<Vec<McpCall>>,
     /// Always null.
     pub refusal: Option<String>,
 }
@@ -388,6 +420,9 @@ pub struct ChunkChoice {
     pub logprobs: Option<ChatLogprobs>,
     /// Set in the last chunk of the choice.
     pub finish_reason: Option<&'static str>,
+    /// The limit that ended the calls of tools that this server runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_loop_stop: Option<&'static str>,
     /// The ids of the new tokens, when requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token_ids: Option<Vec<u32>>,
@@ -414,6 +449,38 @@ pub struct Delta {
     /// A call that starts, or arguments to append to it, if the request had `functions`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub function_call: Option<FunctionDelta>,
+    /// A call that this server makes: its start, more of its arguments, or its result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp_calls: Option<Vec<McpCall>>,
+}
+
+/// A call that this server makes, or what is new of one.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct McpCall {
+    /// Which of the choice's calls; absent in a full response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<usize>,
+    /// The id, when the call starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The server, when the call starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_label: Option<String>,
+    /// The tool, when the call starts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Arguments to append, as JSON text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<String>,
+    /// `in_progress`, `calling`, `completed` or `failed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<&'static str>,
+    /// The result.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
+    /// Why there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// A tool call, or a part of one.

@@ -22,6 +22,8 @@ pub mod input_grammar;
 pub mod json;
 pub mod key_usage;
 pub mod logprobs;
+pub mod mcp;
+pub mod mcp_routes;
 pub mod media;
 pub mod messages;
 pub mod models;

@@ -99,6 +99,10 @@ fn name(object: &Map<String, Value>) -> Option<String> {
         Some("custom") => named(inside(object, "custom")),
         Some("function") | None => named(inside(object, "function")),
         Some("tool_search") => Some("tool_search".to_owned()),
+        Some("mcp") => {
+            let server = object.get("server_label").and_then(Value::as_str)?;
+            Some(omnibus_mcp::offered(server, &named(object)?))
+        }
         Some(kind) => ClientTool::of_type(kind).map(|tool| tool.name().to_owned()),
     }
 }

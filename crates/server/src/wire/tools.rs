@@ -6,12 +6,13 @@ use serde_json::Value;
 
 use super::fields::{Field, Fields, honoured, type_error};
 use super::input_grammar::{self, InputGrammar};
+use super::mcp::{self, McpServer};
 use super::tool_choice::{self, ToolChoice};
 use crate::error::ApiError;
 
 /// Fields of a tool.
 pub const FIELDS: &[Field] = &[
-    honoured("type", "`function` or `custom`"),
+    honoured("type", "`function`, `custom` or `mcp`"),
     honoured("function", "the function's definition"),
     honoured("custom", "the definition of a tool whose input is text"),
 ];
@@ -107,6 +108,31 @@ pub struct Tools {
     pub choice: ToolChoice,
     /// Where calls stand in the answer.
     pub shape: CallShape,
+    /// The tools that this server runs. None with `tool_choice` of `none`.
+    pub mcp: McpTools,
+}
+
+/// The tools of MCP servers that a request has.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct McpTools {
+    /// The servers that it names.
+    pub servers: Vec<McpServer>,
+    /// Whether it gets those that the configuration says.
+    pub auto: bool,
+    /// The names of those that may be called; `None` for all.
+    pub allowed: Option<Vec<String>>,
+}
+
+impl McpTools {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.servers.is_empty() && !self.auto
+    }
+
+    /// Whether a tool may be called, by the name that the model knows.
+    pub fn allows(&self, name: &str) -> bool {
+        self.allowed.as_ref().is_none_or(|allowed| allowed.iter().any(|known| known == name))
+    }
 }
 
 impl Tools {
@@ -129,7 +155,7 @@ pub enum ParallelCalls {
 
 /// Takes `tools`, `tool_choice` and `parallel_tool_calls`.
 pub fn read(fields: &mut Fields) -> Result<Tools, ApiError> {
-    let tools = list(fields.list("tools")?.unwrap_or_default())?;
+    let (tools, mut mcp) = own_and_mcp(fields)?;
     let functions = functions(fields.list("functions")?.unwrap_or_default())?;
     let parallel = match fields.flag("parallel_tool_calls")? {
         Some(false) => ParallelCalls::Refuse,
@@ -151,10 +177,14 @@ pub fn read(fields: &mut Fields) -> Result<Tools, ApiError> {
         CallShape::Tools => error,
         CallShape::Function => error.about("tool_choice", "function_call"),
     };
-    let Some(choice) = tool_choice::read(choice, !list.is_empty()).map_err(named)? else {
+    let has_tools = !list.is_empty() || !mcp.is_empty();
+    let Some(choice) = tool_choice::read(choice, has_tools).map_err(named)? else {
         return Ok(Tools::default());
     };
-    choice.check(list.iter().map(|tool| tool.name.as_str())).map_err(named)?;
+    if mcp.is_empty() {
+        choice.check(list.iter().map(|tool| tool.name.as_str())).map_err(named)?;
+    }
+    mcp.allowed.clone_from(&choice.allowed);
     // The engine names the newer field.
     if let (CallShape::Function, tool_choice::ToolChoice::Function(name)) = (shape, &choice.call)
         && list.iter().all(|tool| tool.name != *name)
@@ -163,7 +193,24 @@ pub fn read(fields: &mut Fields) -> Result<Tools, ApiError> {
         return Err(ApiError::invalid("function_call", message));
     }
     let list = list.into_iter().filter(|tool| choice.allows(&tool.name)).collect();
-    Ok(Tools { list, parallel, choice: choice.call, shape })
+    Ok(Tools { list, parallel, choice: choice.call, shape, mcp })
+}
+
+/// The tools of a request, and those that this server runs: `"auto"` in place of the list, or as an entry, and entries of the
+/// type `mcp`.
+fn own_and_mcp(fields: &mut Fields) -> Result<(Vec<Tool>, McpTools), ApiError> {
+    let is_auto = |value: &Value| value.as_str() == Some("auto");
+    let mut values = match fields.value("tools") {
+        Some(Value::Array(values)) => values,
+        Some(value) if is_auto(&value) => vec![value],
+        Some(other) => return Err(type_error("tools", "a list or `auto`", &other)),
+        None => Vec::new(),
+    };
+    // Errors name the places in the request.
+    let servers = mcp::read_all(&values)?;
+    let auto = values.iter().any(is_auto);
+    values.retain(|value| !is_auto(value) && !mcp::is_mcp(value));
+    Ok((list(values)?, McpTools { servers, auto, allowed: None }))
 }
 
 /// Reads the entries of `tools`.

@@ -261,6 +261,11 @@ impl Engine for ScriptedEngine {
             tokens: given,
             class: request.class,
         })));
+        if let Some(events) = super::scripts::events(&request.input) {
+            let id = request.id.clone();
+            self.running.lock().unwrap().remove(&id);
+            return Ok(stream::iter(events).boxed());
+        }
         let events = match prompt.split_whitespace().next().unwrap_or_default() {
             "busy" => {
                 self.running.lock().unwrap().remove(&request.id);
@@ -409,6 +414,10 @@ impl Engine for ScriptedEngine {
 
     fn pieces(&self, _model: ModelName<'_>, tokens: &[u32]) -> Result<Vec<Vec<u8>>, Failure> {
         Ok(tokens.iter().map(|token| format!("t{token} ").into_bytes()).collect())
+    }
+
+    fn without_markers(&self, _model: ModelName<'_>, text: &str) -> Result<String, Failure> {
+        Ok(text.replace("<|", "< |"))
     }
 
     fn detokenize(&self, _model: ModelName<'_>, tokens: &[u32]) -> Result<String, Failure> {

@@ -7,7 +7,7 @@ use omnibus_text::{AddSpecial, InfillFormat, SkipSpecial, Tokenizer, TokenizerFi
 use serde_json::json;
 
 /// A tokenizer of single letters, with these tokens besides.
-fn tokenizer(added: &[&str]) -> Tokenizer {
+pub fn tokenizer(added: &[&str]) -> Tokenizer {
     let letters = ('a'..='z').chain(['(', ')', ':', 'Ġ', 'Ċ', '<', '>', '|', '_']);
     let vocab: serde_json::Map<_, _> =
         letters.enumerate().map(|(id, letter)| (letter.to_string(), json!(id))).collect();

@@ -4,6 +4,7 @@
 
 mod deltas;
 mod infill;
+mod markers;
 mod messages;
 mod openai;
 mod output_parser;

@@ -38,8 +38,12 @@ pub fn lower(
     if items_are_missing {
         return Err(ApiError::invalid("input", "`input` must have at least one item"));
     }
+    // The names of tools of MCP servers are known later.
+    if let (Some(choice), true) = (&wire.tool_choice, wire.mcp.is_empty()) {
+        toolbox.check(choice)?;
+    }
     let (tools, calls) = match &wire.tool_choice {
-        Some(choice) => (toolbox.tools(choice)?, Some(chat::call_limit(wire.parallel))),
+        Some(choice) => (toolbox.tools(choice), Some(chat::call_limit(wire.parallel))),
         None => (Vec::new(), None),
     };
     let default = Sampling::default();

@@ -54,10 +54,14 @@ impl Toolbox {
     }
 
     /// All tools that may be called: those that the prompt begins with, in their order, then those that a search found.
-    pub fn tools(&self, choice: &Choice) -> Result<Vec<Tool>, ApiError> {
-        choice.check(self.tools.iter().map(|(name, (kind, _))| client_name(name, kind)))?;
+    pub fn tools(&self, choice: &Choice) -> Vec<Tool> {
         let is_allowed = |tool: &Tool| choice.allows(client_name(&tool.name, &self.kind(&tool.name)));
-        Ok(self.all().into_iter().filter(is_allowed).collect())
+        self.all().into_iter().filter(is_allowed).collect()
+    }
+
+    /// Fails where a choice names a tool that is none of these.
+    pub fn check(&self, choice: &Choice) -> Result<(), ApiError> {
+        choice.check(self.tools.iter().map(|(name, (kind, _))| client_name(name, kind)))
     }
 
     fn all(&self) -> Vec<Tool> {

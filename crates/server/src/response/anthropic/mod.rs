@@ -2,6 +2,7 @@
 
 mod error;
 mod limits;
+mod mcp_blocks;
 
 use omnibus_engine::{CallEnding, Delta, Event as EngineEvent, FinishReason, StopMatch, Usage};
 use serde_json::Value;
@@ -12,7 +13,7 @@ pub use limits::headers as limit_headers;
 use crate::error::ApiError;
 use crate::lower::opaque;
 use crate::response::{
-    Completion, CompletionPart, Event, Framer, Frames, JsonBody, ResponseHeader, ToolCall,
+    Completion, CompletionPart, Event, Framer, Frames, JsonBody, ResponseHeader, ToolCall, ToolEvent,
 };
 use crate::wire::anthropic::Display;
 use crate::wire::anthropic::response::{self as wire, Block, BlockDelta, StopDelta, StreamEvent};
@@ -27,6 +28,14 @@ pub struct MessagesFramer {
     /// Whether `message_start` was sent.
     has_started: bool,
     stop: StopDelta,
+    pause: Pause,
+}
+
+/// Whether a limit left calls of the last generation without results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pause {
+    No,
+    AtLimit,
 }
 
 /// The block that is streamed.
@@ -42,7 +51,7 @@ impl MessagesFramer {
     /// The framer of one response.
     pub fn new(header: ResponseHeader, display: Display) -> Self {
         let stop = StopDelta { stop_reason: "end_turn", stop_sequence: None };
-        Self { header, display, index: 0, open: None, has_started: false, stop }
+        Self { header, display, index: 0, open: None, has_started: false, stop, pause: Pause::No }
     }
 
     fn message(&self, content: Vec<Block>, stop: Option<StopDelta>, usage: Usage) -> wire::Message {
@@ -116,27 +125,49 @@ impl MessagesFramer {
         self.index += 1;
     }
 
-    fn block(&self, part: CompletionPart) -> Block {
-        match part {
-            CompletionPart::Text(text) => Block::Text { text },
-            CompletionPart::Reasoning(text) => {
-                let signature = opaque::encode(&text);
-                let thinking = if self.display == Display::Text { text } else { String::new() };
-                Block::Thinking { thinking, signature }
+    /// An event of a tool that the server runs. Those of one generation come one after the other, then their results.
+    fn tool(&mut self, event: ToolEvent, frames: &mut Frames) {
+        match event {
+            ToolEvent::Started(call) => self.open(OpenBlock::ToolUse, mcp_blocks::call(call), frames),
+            ToolEvent::Arguments { json: partial_json, .. } => {
+                self.block_delta(BlockDelta::InputJsonDelta { partial_json }, frames);
             }
-            CompletionPart::ToolCall(ToolCall { id, name, arguments, .. }) => {
-                // A cut call has no arguments that could be shown; its message ended at `max_tokens`.
-                let empty = || Value::Object(serde_json::Map::new());
-                Block::ToolUse {
-                    id,
-                    name,
-                    input: serde_json::from_str(&arguments).unwrap_or_else(|_| empty()),
-                }
+            ToolEvent::Called { .. } => self.close(frames),
+            ToolEvent::Ended { id, outcome } => {
+                self.open(OpenBlock::ToolUse, mcp_blocks::result(id, outcome), frames);
+                self.close(frames);
+            }
+            ToolEvent::Stopped(_) => self.pause = Pause::AtLimit,
+            ToolEvent::Listed(_) | ToolEvent::NeedsApproval { .. } | ToolEvent::Limited(_) => {}
+        }
+    }
+
+    fn blocks(&self, parts: Vec<CompletionPart>) -> Vec<Block> {
+        let (mut blocks, mut arguments) = (Vec::new(), String::new());
+        for part in parts {
+            match part {
+                CompletionPart::Tool(event) => mcp_blocks::add(event, &mut arguments, &mut blocks),
+                CompletionPart::Text(text) => blocks.push(Block::Text { text }),
+                CompletionPart::Reasoning(text) => blocks.push(self.reasoning(text)),
+                CompletionPart::ToolCall(call) => blocks.push(tool_use(call)),
             }
         }
+        blocks
+    }
+
+    fn reasoning(&self, text: String) -> Block {
+        let signature = opaque::encode(&text);
+        let thinking = if self.display == Display::Text { text } else { String::new() };
+        Block::Thinking { thinking, signature }
     }
 }
 
+fn tool_use(call: ToolCall) -> Block {
+    let ToolCall { id, name, arguments, .. } = call;
+    // A cut call has no arguments that could be shown; its message ended at `max_tokens`.
+    let input = serde_json::from_str(&arguments).unwrap_or_else(|_| Value::Object(serde_json::Map::new()));
+    Block::ToolUse { id, name, input }
+}
 fn push(event: StreamEvent, frames: &mut Frames) {
     frames.event(event.name(), &event);
 }
@@ -163,6 +194,11 @@ fn stop_of(reason: FinishReason, matched: Option<StopMatch>, has_call: bool) -> 
     }
 }
 
+/// The client may send the message back, so that the model goes on.
+fn paused() -> StopDelta {
+    StopDelta { stop_reason: "pause_turn", stop_sequence: None }
+}
+
 impl Framer for MessagesFramer {
     type Body = JsonBody;
 
@@ -180,8 +216,12 @@ impl Framer for MessagesFramer {
             Event::Engine(EngineEvent::Delta { delta, .. }) => self.delta(delta, frames),
             Event::Engine(EngineEvent::Finished { reason, matched, .. }) => {
                 self.close(frames);
-                self.stop = stop_of(reason, matched, self.stop.stop_reason == "tool_use");
+                self.stop = match self.pause {
+                    Pause::No => stop_of(reason, matched, self.stop.stop_reason == "tool_use"),
+                    Pause::AtLimit => paused(),
+                };
             }
+            Event::Tool(event) => self.tool(event, frames),
             Event::Engine(
                 EngineEvent::Prompt(_)
                 | EngineEvent::Alignment(_)
@@ -190,7 +230,8 @@ impl Framer for MessagesFramer {
                 | EngineEvent::Progress { .. }
                 | EngineEvent::Failed(_),
             )
-            | Event::Speech(_) => {}
+            | Event::Speech(_)
+            | Event::Failed(_) => {}
         }
     }
 
@@ -214,8 +255,12 @@ impl Framer for MessagesFramer {
         let completion = completions.into_iter().next().unwrap_or_default();
         let reason = completion.finish_reason.unwrap_or(FinishReason::Cancelled);
         let has_call = completion.tool_calls().any(|call| call.ending == CallEnding::Complete);
-        let stop = stop_of(reason, completion.matched, has_call);
-        let content = completion.parts.into_iter().map(|part| self.block(part)).collect();
+        let is_stopped = |part: &CompletionPart| matches!(part, CompletionPart::Tool(ToolEvent::Stopped(_)));
+        let stop = match completion.parts.iter().any(is_stopped) {
+            true => paused(),
+            false => stop_of(reason, completion.matched, has_call),
+        };
+        let content = self.blocks(completion.parts);
         JsonBody::of(&self.message(content, Some(stop), usage))
     }
 }

@@ -187,7 +187,7 @@ impl Framer for OllamaFramer {
                 }
             }
             Event::Engine(EngineEvent::Finished { reason, .. }) => self.reason = *reason,
-            Event::Engine(_) | Event::Speech(_) => {}
+            Event::Engine(_) | Event::Speech(_) | Event::Tool(_) | Event::Failed(_) => {}
         }
     }
 

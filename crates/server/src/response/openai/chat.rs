@@ -5,6 +5,7 @@ use std::time::Instant;
 use omnibus_engine::{Event as EngineEvent, FinishReason, TokenInfo, Usage};
 
 use super::chat_calls::{self, Calls};
+use super::chat_mcp_calls::McpCalls;
 use super::{FINGERPRINT, Include, Logprobs, done, failed, finish_reason, logprobs, usage_of};
 use crate::error::ApiError;
 use crate::lower::Choices;
@@ -31,6 +32,7 @@ pub struct ChatFramer {
 #[derive(Debug, Default)]
 struct ChoiceState {
     calls: Calls,
+    mcp_calls: McpCalls,
     /// So far.
     usage: Usage,
     timed: TimedChoice,
@@ -81,8 +83,7 @@ impl ChatFramer {
     fn progress(&mut self, index: usize, event: &Event, now: Instant) -> Option<ChatChunk> {
         let timed = self.choices.get(index)?.timed;
         let prompt_progress = self.include.progress(&timed, event, now)?;
-        let (delta, finish_reason) = (Delta::default(), None);
-        let choice = ChunkChoice { index, delta, logprobs: None, finish_reason, token_ids: None };
+        let choice = empty_choice(index, Delta::default());
         Some(ChatChunk { prompt_progress: Some(prompt_progress), ..self.chunk(vec![choice], None) })
     }
 
@@ -126,13 +127,19 @@ impl ChatFramer {
             return None;
         }
         let token_ids = self.include.token_ids(&tokens);
-        Some(ChunkChoice { index, delta, logprobs: self.logprobs(tokens), finish_reason: None, token_ids })
+        let logprobs = self.logprobs(tokens);
+        Some(ChunkChoice { index, delta, logprobs, finish_reason: None, tool_loop_stop: None, token_ids })
     }
 
     fn finish_reason(&self, index: usize, reason: FinishReason) -> &'static str {
         let calls = self.choices.get(index).map_or(0, |choice| choice.calls.started());
         reason_with_calls(reason, calls, self.forms.shape)
     }
+}
+
+/// A choice of a chunk with a delta alone.
+fn empty_choice(index: usize, delta: Delta) -> ChunkChoice {
+    ChunkChoice { index, delta, logprobs: None, finish_reason: None, tool_loop_stop: None, token_ids: None }
 }
 
 /// A completion that stopped after tool calls has a finish reason of its own.
@@ -156,6 +163,7 @@ impl ChatFramer {
             CallShape::Tools => None,
             CallShape::Function => calls.drain(..).next().and_then(|call| call.function),
         };
+        let mcp_calls = McpCalls::whole(completion).0;
         ResponseMessage {
             role: "assistant",
             content,
@@ -163,6 +171,7 @@ impl ChatFramer {
             reasoning,
             tool_calls: (!calls.is_empty()).then_some(calls),
             function_call,
+            mcp_calls: (!mcp_calls.is_empty()).then_some(mcp_calls),
             refusal: None,
         }
     }
@@ -174,7 +183,7 @@ impl Framer for ChatFramer {
     fn start(&mut self, frames: &mut Frames) {
         for index in 0..self.choices.len() {
             let delta = Delta { role: Some("assistant"), content: Some(String::new()), ..Delta::default() };
-            let choice = ChunkChoice { index, delta, logprobs: None, finish_reason: None, token_ids: None };
+            let choice = empty_choice(index, delta);
             frames.data(&self.chunk(vec![choice], None));
         }
     }
@@ -190,12 +199,16 @@ impl Framer for ChatFramer {
         let choice = match event {
             Event::Engine(EngineEvent::Delta { delta, tokens }) => self.delta(index, delta, tokens),
             Event::Engine(EngineEvent::Finished { reason, .. }) => Some(ChunkChoice {
-                index,
-                delta: Delta::default(),
-                logprobs: None,
                 finish_reason: Some(self.finish_reason(index, reason)),
-                token_ids: None,
+                tool_loop_stop: self.choices.get(index).and_then(|choice| choice.mcp_calls.stop()),
+                ..empty_choice(index, Delta::default())
             }),
+            Event::Tool(event) => {
+                let calls = self.choices.get_mut(index).and_then(|choice| choice.mcp_calls.event(event));
+                calls.map(|call| {
+                    empty_choice(index, Delta { mcp_calls: Some(vec![call]), ..Delta::default() })
+                })
+            }
             Event::Engine(EngineEvent::Started { prompt_tokens, cached_tokens }) => {
                 if let Some(choice) = self.choices.get_mut(index) {
                     choice.usage = Usage { prompt_tokens, cached_tokens, ..choice.usage };
@@ -210,7 +223,8 @@ impl Framer for ChatFramer {
                 | EngineEvent::Progress { .. }
                 | EngineEvent::Failed(_),
             )
-            | Event::Speech(_) => None,
+            | Event::Speech(_)
+            | Event::Failed(_) => None,
         };
         if let Some(choice) = choice {
             frames.data(&self.chunk(vec![choice], None));
@@ -238,6 +252,7 @@ impl Framer for ChatFramer {
             Choice {
                 index,
                 finish_reason: reason_with_calls(reason, completion.tool_calls().count(), self.forms.shape),
+                tool_loop_stop: McpCalls::whole(&completion).1,
                 message: self.message(&completion),
                 token_ids: self.include.token_ids(&completion.tokens),
                 logprobs: self.logprobs(completion.tokens),

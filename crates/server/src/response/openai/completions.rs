@@ -229,7 +229,9 @@ impl Framer for CompletionsFramer {
                 | EngineEvent::Progress { .. }
                 | EngineEvent::Failed(_),
             )
-            | Event::Speech(_) => None,
+            | Event::Speech(_)
+            | Event::Tool(_)
+            | Event::Failed(_) => None,
         };
         if let Some(choice) = choice {
             frames.data(&self.chunk(vec![choice], None));

@@ -66,7 +66,7 @@ impl Framer for InfillFramer {
             Event::Engine(EngineEvent::Finished { reason, matched, .. }) => {
                 self.end = End { reason: Some(reason), matched };
             }
-            Event::Engine(_) | Event::Speech(_) => {}
+            Event::Engine(_) | Event::Speech(_) | Event::Tool(_) | Event::Failed(_) => {}
         }
     }
 

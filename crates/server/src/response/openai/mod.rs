@@ -2,6 +2,7 @@
 
 pub mod chat;
 mod chat_calls;
+mod chat_mcp_calls;
 pub mod completions;
 mod error;
 pub mod infill;

@@ -60,7 +60,10 @@ impl Framer for TranscriptFramer {
                 self.text.push_str(delta);
             }
             Event::Speech(TranscriptionEvent::Finished(summary)) => self.duration_s = summary.duration_s,
-            Event::Speech(TranscriptionEvent::Failed(_)) | Event::Engine(_) => {}
+            Event::Speech(TranscriptionEvent::Failed(_))
+            | Event::Engine(_)
+            | Event::Tool(_)
+            | Event::Failed(_) => {}
         }
     }
 

@@ -39,7 +39,7 @@ impl Framer for CompactionFramer {
         let parts = completions.into_iter().next().unwrap_or_default().parts;
         let text = |part| match part {
             CompletionPart::Text(text) => Some(text),
-            CompletionPart::Reasoning(_) | CompletionPart::ToolCall(_) => None,
+            CompletionPart::Reasoning(_) | CompletionPart::ToolCall(_) | CompletionPart::Tool(_) => None,
         };
         let summary: String = parts.into_iter().filter_map(text).collect();
         if summary.trim().is_empty() {

@@ -1,17 +1,19 @@
 //! Output items, as their parts arrive.
 //!
-//! Invariant: items do not overlap: one is open at most, and the next is added when it is done.
+//! Invariant: items of generated text do not overlap: one is open at most, and the next is added when it is done. Calls of MCP
+//! tools have their places at once, and their results later.
 
 use omnibus_engine::{CallEnding, Delta, FinishReason, TokenInfo};
 use serde_json::{Map, Value};
 
 use super::events::Events;
 use super::kept;
+use super::mcp_items::McpCalls;
 use crate::lower::opaque;
 use crate::lower::responses::{ToolKind, Toolbox};
-use crate::response::Frames;
 use crate::response::custom_input::CustomInput;
 use crate::response::openai::logprobs;
+use crate::response::{Frames, ToolEvent};
 use crate::wire::client_tools::ClientTool;
 use crate::wire::generation::TokenNames;
 use crate::wire::logprobs::ChatLogprob;
@@ -30,6 +32,8 @@ pub struct Items {
     open: Option<OpenItem>,
     /// Log-probabilities of text that no event has had yet.
     unsent: Vec<ChatLogprob>,
+    /// Calls of MCP tools that have no result yet.
+    mcp: McpCalls,
 }
 
 struct OpenItem {
@@ -86,6 +90,7 @@ impl Items {
             done: Vec::new(),
             open: None,
             unsent: Vec::new(),
+            mcp: McpCalls::default(),
         }
     }
 
@@ -118,6 +123,12 @@ impl Items {
             Delta::ToolCallEnd(CallEnding::Complete) => self.close(ItemStatus::Completed, events, frames),
             Delta::ToolCallEnd(CallEnding::Cut) => self.close(ItemStatus::Incomplete, events, frames),
         }
+    }
+
+    /// Adds what became of a tool that the server runs. Calls are items that stay open beside others, until they have results.
+    pub fn tool(&mut self, event: ToolEvent, events: &mut Events, frames: &mut Frames) {
+        self.close(ItemStatus::Completed, events, frames);
+        self.mcp.event(event, (&self.id, &mut self.done), events, frames);
     }
 
     fn append(&mut self, kind: &OpenKind, text: String, events: &mut Events, frames: &mut Frames) {

@@ -3,11 +3,13 @@
 mod compaction;
 mod events;
 mod items;
+mod mcp_items;
 mod recorder;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use omnibus_engine::{Delta, Event as EngineEvent, FinishReason, Usage};
+use omnibus_mcp::StopReason;
 use serde_json::Value;
 
 pub use compaction::CompactionFramer;
@@ -15,7 +17,7 @@ pub use recorder::{ConversationExtension, Place, Recorder};
 
 use crate::error::{ApiError, ErrorKind};
 use crate::lower::responses::Toolbox;
-use crate::response::{Completion, Event, Framer, Frames, JsonBody};
+use crate::response::{Completion, CompletionPart, Event, Framer, Frames, JsonBody, ToolCall, ToolEvent};
 use crate::wire::responses::response::{
     ErrorObject, EventData, IncompleteDetails, InputDetails, OutputDetails, ResponseObject,
     Usage as WireUsage,
@@ -31,6 +33,8 @@ pub struct ResponsesFramer {
     events: Events,
     /// Whether there is output.
     generation: Generation,
+    /// The limit that left calls of the last generation without results.
+    stopped: Option<StopReason>,
     /// Keeps the response.
     recorder: Recorder,
 }
@@ -44,7 +48,7 @@ impl ResponsesFramer {
         recorder: Recorder,
     ) -> Self {
         let items = Items::new(&response.id, toolbox, encrypted);
-        Self { response, items, events: Events::default(), generation, recorder }
+        Self { response, items, events: Events::default(), generation, stopped: None, recorder }
     }
 
     fn record(&self) {
@@ -63,12 +67,24 @@ impl ResponsesFramer {
             (_, reason) => reason,
         };
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        if let Some(limit) = self.stopped {
+            let details = IncompleteDetails { reason: limit.name() };
+            (self.response.status, self.response.incomplete_details) = ("incomplete", Some(details));
+            return;
+        }
         self.response.completed_at = (reason == FinishReason::Stop).then(now);
         (self.response.status, self.response.incomplete_details) = match reason {
             FinishReason::Stop => ("completed", None),
             FinishReason::Length => ("incomplete", Some(IncompleteDetails { reason: "max_output_tokens" })),
             FinishReason::Cancelled => ("cancelled", None),
         };
+    }
+
+    fn tool(&mut self, event: ToolEvent, frames: &mut Frames) {
+        if let ToolEvent::Stopped(reason) = event {
+            self.stopped = Some(reason);
+        }
+        self.items.tool(event, &mut self.events, frames);
     }
 
     fn set_failed(&mut self, error: &ApiError) {
@@ -124,6 +140,7 @@ impl Framer for ResponsesFramer {
                 self.items.close(status, &mut self.events, frames);
                 self.end(reason);
             }
+            Event::Tool(event) => self.tool(event, frames),
             Event::Engine(
                 EngineEvent::Started { .. }
                 | EngineEvent::Prompt(_)
@@ -133,7 +150,8 @@ impl Framer for ResponsesFramer {
                 | EngineEvent::Progress { .. }
                 | EngineEvent::Failed(_),
             )
-            | Event::Speech(_) => {}
+            | Event::Speech(_)
+            | Event::Failed(_) => {}
         }
     }
 
@@ -173,6 +191,13 @@ impl Framer for ResponsesFramer {
             Generation::Warmup => Vec::new(),
         };
         for (part, mut tokens) in parts.into_iter().zip(tokens) {
+            let part = match part {
+                CompletionPart::Tool(event) => {
+                    self.tool(event, &mut dropped);
+                    continue;
+                }
+                part => part,
+            };
             for delta in deltas(part) {
                 self.items.delta(delta, std::mem::take(&mut tokens), &mut self.events, &mut dropped);
             }
@@ -187,8 +212,7 @@ impl Framer for ResponsesFramer {
 }
 
 /// The deltas of a part.
-fn deltas(part: crate::response::CompletionPart) -> Vec<Delta> {
-    use crate::response::{CompletionPart, ToolCall};
+fn deltas(part: CompletionPart) -> Vec<Delta> {
     match part {
         CompletionPart::Text(text) => vec![Delta::Text(text)],
         CompletionPart::Reasoning(text) => vec![Delta::Reasoning(text)],
@@ -197,6 +221,7 @@ fn deltas(part: crate::response::CompletionPart) -> Vec<Delta> {
             Delta::ToolCallArguments(arguments),
             Delta::ToolCallEnd(ending),
         ],
+        CompletionPart::Tool(_) => Vec::new(),
     }
 }
 

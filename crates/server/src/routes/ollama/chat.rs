@@ -38,7 +38,7 @@ impl Api for OllamaChat {
             .with_logprobs(Logprobs::of(shared.logprobs));
         let delivery = delivery(shared.generation.streaming);
         let batch = lower::ollama::chat(shared, conversation, served, &context.caller);
-        Ok(Prepared { batch, framer, delivery })
+        Ok(Prepared { batch, framer, delivery, server_loop: None })
     }
 }
 

@@ -47,7 +47,7 @@ impl Api for OllamaGenerate {
         };
         let mut batch = lower::ollama::generate(shared, prompt, served, &context.caller);
         let tokens = earlier.map(|earlier| tokens(&mut batch, context, earlier)).transpose()?.flatten();
-        Ok(Prepared { batch, framer: framer.with_context(tokens), delivery })
+        Ok(Prepared { batch, framer: framer.with_context(tokens), delivery, server_loop: None })
     }
 }
 

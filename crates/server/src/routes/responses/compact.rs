@@ -3,6 +3,7 @@
 use omnibus_engine::AddSpecial;
 use serde_json::Value;
 
+use super::mcp_history::History;
 use super::{conversation, lowered};
 use crate::api::{Api, Prepared, RequestContext};
 use crate::app::App;
@@ -37,13 +38,13 @@ impl Api for CompactionApi {
         }
         let messages: Vec<Value> = items.iter().filter(|item| is_of_user(item)).cloned().collect();
         items.push(compaction::request());
-        let (mut batch, _) = lowered(&wire, &items, context)?;
+        let (mut batch, _) = lowered(&wire, &History::of(&items, context)?.items, context)?;
         limit(&mut batch, context)?;
         let header = context.header(&batch);
         let named = |(index, item)| in_full(with_id(item, &header.id, index));
         let messages = messages.into_iter().enumerate().map(named).collect();
         let framer = CompactionFramer::new(header.clone(), messages);
-        Ok(Prepared { batch, framer, delivery: Delivery::Full })
+        Ok(Prepared { batch, framer, delivery: Delivery::Full, server_loop: None })
     }
 }
 

@@ -7,6 +7,7 @@ use axum::extract::{Request, State};
 use omnibus_engine::AddSpecial;
 use serde_json::Value;
 
+use super::mcp_history::History;
 use super::{ResponsesApi, conversation, lowered};
 use crate::api::{Api, RequestContext};
 use crate::app::{App, blocking};
@@ -26,6 +27,7 @@ pub async fn count(State(app): State<Arc<App>>, request: Request) -> Result<Json
 }
 
 fn counted(app: &App, tenant: String, body: Value) -> Result<InputTokens, ApiError> {
+    let key = app.keys.of_tenant(&tenant)?;
     let context = RequestContext {
         engine: app.engine.as_ref(),
         caller: Caller { response_id: String::new(), tenant },
@@ -34,10 +36,12 @@ fn counted(app: &App, tenant: String, body: Value) -> Result<InputTokens, ApiErr
         names: app.model_names,
         templates: app.request_templates,
         responses: &app.responses,
+        mcp: app.mcp.as_ref(),
+        key: &key,
     };
     let mut wire = ResponsesRequest::read(body)?;
     let input = conversation::of(&mut wire, &context)?.items;
-    let (batch, _) = lowered(&wire, &input, &context)?;
+    let (batch, _) = lowered(&wire, &History::of(&input, &context)?.items, &context)?;
     let mut input_tokens = 0;
     for mut prompt in batch.prompts {
         let model = prompt.model.as_deref();

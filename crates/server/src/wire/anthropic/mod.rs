@@ -5,6 +5,7 @@
 
 pub mod blocks;
 pub mod client_tools;
+pub mod mcp;
 pub mod models;
 pub mod rendered;
 pub mod response;
@@ -13,6 +14,7 @@ pub mod tools;
 use serde_json::Value;
 
 use super::fields::{Field, Fields, harmless, honoured, type_error};
+use super::mcp::McpServer;
 use super::structured::{StructuredOutput, json_schema};
 use crate::error::ApiError;
 use blocks::Turn;
@@ -44,7 +46,7 @@ pub const FIELDS: &[Field] = &[
     harmless("context_management", "the whole conversation is used"),
     harmless("cache_control", "every prompt is looked up in the prefix cache"),
     harmless("container", "this server runs no code"),
-    harmless("mcp_servers", "this server calls no tools"),
+    honoured("mcp_servers", "servers whose tools this server runs, with `--mcp-config` or `--allow-mcp-url`"),
     harmless("safeguards", "a matter of the client"),
     harmless("betas", "there are no beta features to switch on"),
     harmless("inference_geo", "there is one place"),
@@ -91,6 +93,8 @@ pub struct MessagesRequest {
     pub structured: Option<StructuredOutput>,
     /// `stream`.
     pub stream: bool,
+    /// The MCP servers whose tools this server runs.
+    pub mcp: Vec<McpServer>,
 }
 
 /// What becomes the prompt.
@@ -158,7 +162,9 @@ impl MessagesRequest {
             return Err(ApiError::invalid("messages", "messages: at least one message is required"));
         }
         let (effort, structured) = output_config(&mut fields)?;
-        let (tools, tool_use) = tools::read(&mut fields)?;
+        let list = fields.list("tools")?.unwrap_or_default();
+        let mcp = mcp::read(&mut fields, &list)?;
+        let (tools, tool_use) = tools::read(list, &mut fields)?;
         Ok(Self {
             model: fields.text("model")?,
             max_tokens,
@@ -168,6 +174,7 @@ impl MessagesRequest {
             stop_sequences: stop_sequences(&mut fields)?,
             structured,
             stream: fields.flag("stream")?.unwrap_or(false),
+            mcp,
             conversation: Conversation {
                 system: system(&mut fields)?,
                 turns: blocks::turns(messages)?,

@@ -112,6 +112,26 @@ pub enum Block {
         /// The arguments; empty at the start of a stream.
         input: Value,
     },
+    /// A call that the server makes.
+    McpToolUse {
+        /// What the result refers to.
+        id: String,
+        /// The tool.
+        name: String,
+        /// The server.
+        server_name: String,
+        /// The arguments; empty at the start of a stream.
+        input: Value,
+    },
+    /// Its result.
+    McpToolResult {
+        /// The call.
+        tool_use_id: String,
+        /// Whether the tool failed.
+        is_error: bool,
+        /// One text.
+        content: Vec<Value>,
+    },
 }
 
 /// What is new in a block.
@@ -144,7 +164,7 @@ pub enum BlockDelta {
 /// Why a message ended.
 #[derive(Debug, Clone, Serialize)]
 pub struct StopDelta {
-    /// `end_turn`, `max_tokens`, `stop_sequence` or `tool_use`
+    /// `end_turn`, `max_tokens`, `stop_sequence`, `tool_use`, or `pause_turn` at a limit of calls of MCP tools
     pub stop_reason: &'static str,
     /// The stop sequence that ended it.
     pub stop_sequence: Option<String>,

@@ -25,8 +25,8 @@ pub const FIELDS: &[Field] = &[
     harmless("display_number", "of a computer: the client knows it"),
     harmless("max_characters", "of a text editor: the client cuts what it shows"),
     harmless("configs", "of a toolset"),
-    harmless("mcp_server_name", "of an MCP server's tools, which are left out"),
-    harmless("default_config", "of an MCP server's tools, which are left out"),
+    harmless("mcp_server_name", "of a toolset of an MCP server"),
+    harmless("default_config", "of a toolset of an MCP server"),
     harmless("cache_control", "every prompt is looked up in the prefix cache"),
     harmless("eager_input_streaming", "arguments are streamed as they come"),
     honoured(
@@ -82,9 +82,8 @@ pub enum ToolUse {
     None,
 }
 
-/// Takes `tools` and `tool_choice`.
-pub fn read(fields: &mut Fields) -> Result<(Vec<ToolDefinition>, ToolUse), ApiError> {
-    let list = fields.list("tools")?.unwrap_or_default();
+/// Reads `tools`, and takes `tool_choice`.
+pub fn read(list: Vec<Value>, fields: &mut Fields) -> Result<(Vec<ToolDefinition>, ToolUse), ApiError> {
     if list.len() > TOOLS_MAX {
         return Err(ApiError::invalid("tools", format!("tools: at most {TOOLS_MAX} entries")));
     }

@@ -16,6 +16,7 @@ pub mod tools;
 use serde_json::{Map, Value};
 
 use super::fields::{Field, Fields, harmless, honoured, refused, type_error};
+use super::mcp::{self, McpServer};
 use super::structured::{Enforced, Grammar, StructuredOutput, Whitespace, json_schema};
 use super::tool_choice::{self, Choice};
 use super::tools::ParallelCalls;
@@ -144,6 +145,8 @@ pub struct ResponsesRequest {
     pub raw_tools: Vec<Value>,
     /// The tools.
     pub tools: Vec<ResponsesTool>,
+    /// The MCP servers whose tools this server runs.
+    pub mcp: Vec<McpServer>,
     /// Which tools are called, and which may be. `None`: none may be.
     pub tool_choice: Option<Choice>,
     /// `text.format`.
@@ -260,6 +263,7 @@ impl ResponsesRequest {
             temperature: fields.number("temperature")?,
             top_p: fields.number("top_p")?,
             tools: tools::read(&raw_tools)?,
+            mcp: mcp::read_all(&raw_tools)?,
             tool_choice: tool_choice::read(choice, !raw_tools.is_empty())?,
             raw_tools,
             structured,

@@ -95,7 +95,7 @@ pub struct ErrorObject {
 /// Why a response is incomplete.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct IncompleteDetails {
-    /// `max_output_tokens`
+    /// `max_output_tokens`, or the limit of tool calls that was reached
     pub reason: &'static str,
 }
 
@@ -217,6 +217,56 @@ pub enum OutputItem {
     /// A call of a tool that the client runs.
     #[serde(untagged)]
     Client(ClientCall),
+    /// Of an MCP server: its tools, a call, or a call that waits for an approval.
+    #[serde(untagged)]
+    Mcp(McpItem),
+}
+
+/// An item of an MCP server.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum McpItem {
+    /// The tools of a server.
+    McpListTools {
+        /// `mcpl_…`
+        id: String,
+        /// The server.
+        server_label: String,
+        /// Its tools.
+        tools: Vec<Value>,
+        /// Always null.
+        error: Option<String>,
+    },
+    /// A call.
+    McpCall {
+        /// `mcp_…`
+        id: String,
+        /// The server.
+        server_label: String,
+        /// The tool.
+        name: String,
+        /// JSON text.
+        arguments: String,
+        /// The result.
+        output: Option<String>,
+        /// Why there is none.
+        error: Option<String>,
+        /// `in_progress`, `calling`, `completed`, `incomplete` or `failed`
+        status: &'static str,
+        /// The approval that it had.
+        approval_request_id: Option<String>,
+    },
+    /// A call that waits for an approval.
+    McpApprovalRequest {
+        /// `mcpr_…`
+        id: String,
+        /// The server.
+        server_label: String,
+        /// The tool.
+        name: String,
+        /// JSON text.
+        arguments: String,
+    },
 }
 
 /// A call of a tool that the client runs, whose item has fields of its own.

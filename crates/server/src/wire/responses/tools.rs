@@ -6,12 +6,13 @@ use crate::error::ApiError;
 use crate::wire::client_tools::ClientTool;
 use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured};
 use crate::wire::input_grammar::{self, InputGrammar};
+use crate::wire::mcp;
 
 /// Fields of a tool.
 pub const FIELDS: &[Field] = &[
     honoured(
         "type",
-        "`function`, `custom`, `namespace`, `tool_search`, or of a tool that the client runs: `local_shell`, `shell`, \
+        "`function`, `custom`, `namespace`, `tool_search`, `mcp`, or of a tool that the client runs: `local_shell`, `shell`, \
          `apply_patch`, `computer` or `computer_use_preview`; others are left out",
     ),
     honoured("name", "the tool's name"),
@@ -114,6 +115,10 @@ pub fn read(list: &[Value]) -> Result<Vec<ResponsesTool>, ApiError> {
     let mut tools = Vec::new();
     for (index, value) in list.iter().enumerate() {
         let at = format!("tools[{index}]");
+        // Tools of MCP servers are read by `mcp`.
+        if mcp::is_mcp(value) {
+            continue;
+        }
         let Some(tool) = tool(value.clone(), &at)? else { continue };
         check_name(&tool, &tools, &at)?;
         tools.push(tool);

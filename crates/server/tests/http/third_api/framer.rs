@@ -126,7 +126,9 @@ impl Framer for MessagesFramer {
                 | EngineEvent::Progress { .. }
                 | EngineEvent::Failed(_),
             )
-            | Event::Speech(_) => {}
+            | Event::Speech(_)
+            | Event::Tool(_)
+            | Event::Failed(_) => {}
         }
     }
 

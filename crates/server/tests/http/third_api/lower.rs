@@ -29,6 +29,6 @@ impl Api for MessagesApi {
         };
         let batch = GenerationBatch { prompts: vec![request], n: 1 };
         let framer = MessagesFramer::new(context.header(&batch));
-        Ok(Prepared { batch, framer, delivery })
+        Ok(Prepared { batch, framer, delivery, server_loop: None })
     }
 }
