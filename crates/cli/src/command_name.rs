@@ -49,6 +49,14 @@ pub enum CommandName {
     ListModels,
     /// `omnibus rm`
     RemoveModels,
+    /// `omnibus service install`
+    ServiceInstall,
+    /// `omnibus service uninstall`
+    ServiceUninstall,
+    /// `omnibus service status`
+    ServiceStatus,
+    /// `omnibus service logs`
+    ServiceLogs,
     /// `omnibus completions`
     Completions,
 }

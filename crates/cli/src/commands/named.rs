@@ -60,6 +60,10 @@ pub fn take(command: CommandName, arguments: &[String], config: &mut Config) -> 
         | CommandName::CacheRemove
         | CommandName::ListModels
         | CommandName::Push
+        | CommandName::ServiceInstall
+        | CommandName::ServiceUninstall
+        | CommandName::ServiceStatus
+        | CommandName::ServiceLogs
         | CommandName::Completions => Ok(arguments.to_vec()),
     }
 }

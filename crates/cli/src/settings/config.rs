@@ -9,6 +9,7 @@ use omnibus_server::{AdapterUpdates, AllowedHosts, AllowedOrigins, ModelNames, R
 
 use super::model_table::ModelTable;
 use crate::replay::Pace;
+use crate::service::ServiceSettings;
 
 /// All settings. A command reads the groups that it has settings in.
 #[derive(Debug, Clone, Default)]
@@ -19,6 +20,8 @@ pub struct Config {
     pub client: ClientSettings,
     /// Whether an agent is started.
     pub launch: LaunchAction,
+    /// The service that is installed or shown.
+    pub service: ServiceSettings,
     /// When `replay` sends requests.
     pub replay: Pace,
     /// Files of `batch`.

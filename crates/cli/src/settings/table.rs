@@ -17,6 +17,7 @@ mod observation;
 mod output;
 mod perplexity;
 mod samplers;
+mod service;
 mod simulation;
 mod speculation_bench;
 
@@ -41,6 +42,7 @@ const SECTIONS: &[&[Setting]] = &[
     speculation_bench::SETTINGS,
     simulation::SETTINGS,
     doctor::SETTINGS,
+    service::SETTINGS,
     observation::SETTINGS,
     output::SETTINGS,
 ];
@@ -80,6 +82,19 @@ const DEVICE: &[CommandName] = &[
     CommandName::Convert,
     CommandName::Perplexity,
 ];
+/// Commands that load libmlx.
+const LIBRARY: &[CommandName] = &[
+    CommandName::Run,
+    CommandName::Serve,
+    CommandName::Generate,
+    CommandName::Chat,
+    CommandName::CachePrompt,
+    CommandName::BenchEngine,
+    CommandName::BenchSpeculation,
+    CommandName::Convert,
+    CommandName::Perplexity,
+    CommandName::Doctor,
+];
 /// Commands that render text.
 const TEXT: &[CommandName] = &[
     CommandName::Serve,
@@ -103,6 +118,14 @@ const CLIENT: &[CommandName] =
 const REPLAY: &[CommandName] = &[CommandName::Replay];
 const BATCH: &[CommandName] = &[CommandName::Batch];
 const LAUNCH: &[CommandName] = &[CommandName::Launch];
+const SERVICE: &[CommandName] = &[
+    CommandName::ServiceInstall,
+    CommandName::ServiceUninstall,
+    CommandName::ServiceStatus,
+    CommandName::ServiceLogs,
+];
+const SERVICE_INSTALL: &[CommandName] = &[CommandName::ServiceInstall];
+const SERVICE_LOGS: &[CommandName] = &[CommandName::ServiceLogs];
 /// Commands with a settings file of which every setting can be printed.
 const CONFIGURED: &[CommandName] = &[
     CommandName::Serve,
