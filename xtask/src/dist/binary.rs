@@ -7,6 +7,7 @@ use object::Endianness;
 use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, FileHeader64};
 use object::read::elf::{Dyn as _, FileHeader as _};
 
+use super::contents::files;
 use super::{Dist, environment, read};
 use crate::paths;
 use crate::process::{output, run};
@@ -59,10 +60,9 @@ impl Binary {
 
 /// Copies the wheel to the artefacts.
 pub fn copy_wheel(dist: &Dist) -> Result<(), String> {
-    let failed = |error: std::io::Error| error.to_string();
-    for entry in dist.binary.wheels.read_dir().map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        std::fs::copy(entry.path(), dist.out.join(entry.file_name())).map_err(failed)?;
+    for wheel in files(&dist.binary.wheels)? {
+        let name = wheel.file_name().unwrap_or_default().to_string_lossy();
+        dist.write(&name, &read(&wheel)?)?;
     }
     Ok(())
 }
