@@ -116,7 +116,7 @@ def main():
         assert sums.returncode == 0, "a checksum is wrong"
         [wheel] = pathlib.Path(copies).glob("*.whl")
         check_wheel(wheel)
-        [archive] = pathlib.Path(copies).glob("*.tar.xz")
+        [archive] = pathlib.Path(copies).glob("*-linux.tar.xz")
         check_unpacked(archive, "tar", "-xf", archive, "-C", program="*/bin/omnibus")
         [package] = pathlib.Path(copies).glob("*.deb")
         subprocess.run(["dpkg-deb", "--info", package], check=True, stdout=subprocess.DEVNULL)

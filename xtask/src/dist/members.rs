@@ -2,7 +2,7 @@
 //!
 //! Invariant: members are sorted, belong to root, and have the time of the commit.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tar::{Builder, EntryType, Header};
@@ -98,7 +98,7 @@ pub fn xz(bytes: &[u8], file: &Path) -> Result<Vec<u8>, String> {
     let mut command = Command::new("xz");
     command.args(["--force", "--threads=1", "-9"]).arg(file);
     run(command)?;
-    let compressed = file.with_added_extension("xz");
+    let compressed = PathBuf::from(format!("{}.xz", file.display()));
     let bytes = read(&compressed)?;
     std::fs::remove_file(&compressed).map_err(failed)?;
     Ok(bytes)

@@ -8,6 +8,7 @@ mod checksums;
 mod contents;
 mod dependencies;
 mod environment;
+mod formula;
 mod licences;
 mod manual;
 mod members;
@@ -34,6 +35,11 @@ const ARTEFACTS: &[Artefact] = &[
     Artefact { name: "archive", about: "a tar.xz with libmlx for CPUs", make: packages::archive },
     Artefact { name: "deb", about: "a Debian package with libmlx for CPUs", make: packages::debian },
     Artefact { name: "oci", about: "an image of a container, with libmlx for CPUs", make: oci::write },
+    Artefact {
+        name: "formula",
+        about: "a formula of Homebrew, and the sources that it builds",
+        make: formula::write,
+    },
     Artefact { name: "sbom", about: "what the binary is made of, as CycloneDX", make: sbom::write },
     Artefact { name: "checksums", about: "of everything that was made", make: checksums::write },
 ];

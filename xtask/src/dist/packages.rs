@@ -3,14 +3,24 @@
 use super::members::{Content, Member, tar, xz};
 use super::{Dist, contents};
 
+/// The name of the archive's file.
+pub fn archive_name(version: &str) -> String {
+    format!("{}.tar.xz", folder(version))
+}
+
+/// The folder in the archive.
+fn folder(version: &str) -> String {
+    format!("omnibus-{version}-{}-{}", std::env::consts::ARCH, std::env::consts::OS)
+}
+
 /// The archive: a folder with the binary, libmlx and documents.
 pub fn archive(dist: &Dist) -> Result<(), String> {
-    let folder = format!("omnibus-{}-{}-{}", dist.version, std::env::consts::ARCH, std::env::consts::OS);
+    let folder = folder(&dist.version);
     let mut members = contents::program(dist)?;
     members.extend(contents::documents(dist)?);
     let members: Vec<Member> = members.into_iter().map(|member| member.below(&folder)).collect();
     let archive = xz(&tar(&members, dist.binary.epoch)?, &dist.work.join("archive.tar"))?;
-    dist.write(&format!("{folder}.tar.xz"), &archive)
+    dist.write(&archive_name(&dist.version), &archive)
 }
 
 /// The Debian package: a folder of its own in /usr/lib, a link to the binary, and documents.
