@@ -1,4 +1,5 @@
 //! The binary under service managers: their files, sockets and notifications.
+#![allow(clippy::print_stdout, reason = "a test says what it skips")]
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt;
