@@ -1,16 +1,20 @@
 //! The licences of everything in the binary: `LICENSES.txt`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::contents::{files, wheel};
 use super::{Dist, read};
-use crate::paths;
 
 /// How names of files with licences begin.
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];
-/// Texts for crates that name one of these licences and have no file.
-const STANDARD: [(&str, &str); 2] = [("Apache-2.0", "LICENSE-APACHE"), ("MIT", "LICENSE-MIT")];
+/// Texts for crates that name one of these licences and have no file, without the lines of their copyright.
+const STANDARD: [(&str, &str); 4] = [
+    ("Apache-2.0", include_str!("../../../LICENSE-APACHE")),
+    ("MIT", include_str!("texts/MIT.txt")),
+    ("BSD-3-Clause", include_str!("texts/BSD-3-Clause.txt")),
+    ("BSD-2-Clause", include_str!("texts/BSD-2-Clause.txt")),
+];
 
 const HEAD: &str = "Licences of the crates and libraries in omnibus. A text that several have is printed once, below their names.\n";
 
@@ -21,7 +25,9 @@ pub fn texts(dist: &Dist) -> Result<String, String> {
         let name = format!("{} {} ({})", found.name, found.version, found.licence);
         let mut own = of_folder(&found.folder)?;
         if own.is_empty() {
-            own.push(standard(&found.licence).ok_or_else(|| format!("{name} has no text of its licence"))??);
+            let standard = standard(&found.licence);
+            let standard = standard.ok_or_else(|| format!("{name} has no text of its licence"))?;
+            own.push(format!("Copyright (c) the authors of {}\n\n{}", found.name, standard.trim()));
         }
         for text in own {
             texts.entry(text).or_default().push(name.clone());
@@ -40,13 +46,20 @@ pub fn texts(dist: &Dist) -> Result<String, String> {
     Ok(HEAD.to_owned() + &sections.collect::<String>())
 }
 
-/// The texts in a crate's folder.
+/// The texts in a crate's folder, and in those directly below it, where other projects' sources are.
 fn of_folder(folder: &Path) -> Result<Vec<String>, String> {
-    let entries = folder.read_dir().map_err(|error| format!("{}: {error}", folder.display()))?;
-    let mut paths: Vec<_> =
-        entries.flatten().map(|entry| entry.path()).filter(|path| is_licence(path)).collect();
-    paths.sort();
-    paths.iter().map(|path| text(path)).collect()
+    let entries = |folder: &Path| {
+        let entries = folder.read_dir().map_err(|error| format!("{}: {error}", folder.display()))?;
+        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        paths.sort();
+        Ok::<_, String>(paths)
+    };
+    let own = entries(folder)?;
+    let mut paths = own.clone();
+    for below in own.iter().filter(|path| path.is_dir()) {
+        paths.extend(entries(below)?);
+    }
+    paths.iter().filter(|path| is_licence(path)).map(|path| text(path)).collect()
 }
 
 /// The texts that a wheel of MLX brings.
@@ -67,9 +80,8 @@ fn is_licence(path: &Path) -> bool {
     path.is_file() && NAMES.iter().any(|begin| name.starts_with(begin))
 }
 
-fn standard(licence: &str) -> Option<Result<String, String>> {
-    let (_, file) = STANDARD.iter().find(|(name, _)| licence.contains(name))?;
-    Some(text(&paths::root().join(file)))
+fn standard(licence: &str) -> Option<&'static str> {
+    STANDARD.iter().find(|(name, _)| licence.contains(name)).map(|(_, text)| *text)
 }
 
 fn text(path: &Path) -> Result<String, String> {
@@ -82,10 +94,18 @@ mod tests {
 
     #[test]
     fn a_crate_without_a_file_gets_the_text_that_its_expression_names() {
-        assert!(
-            standard("MIT OR Apache-2.0").is_some_and(|text| text.is_ok_and(|text| text.contains("Apache")))
-        );
-        assert!(standard("MIT").is_some_and(|text| text.is_ok()));
-        assert!(standard("Zlib").is_none());
+        assert!(standard("MIT OR Apache-2.0").is_some_and(|text| text.contains("Apache License")));
+        assert!(standard("MIT").is_some_and(|text| text.starts_with("Permission is hereby granted")));
+        assert!(standard("BSD-2-Clause").is_some_and(|text| !text.contains("Neither the name")));
+        assert!(standard("BSD-3-Clause").is_some_and(|text| text.contains("Neither the name")));
+        assert_eq!(standard("Zlib"), None);
+    }
+
+    #[test]
+    fn every_crate_in_the_binary_has_a_text() {
+        for found in super::super::dependencies::crates().unwrap().iter().filter(|found| found.is_foreign) {
+            let has_text = of_folder(&found.folder).is_ok_and(|texts| !texts.is_empty());
+            assert!(has_text || standard(&found.licence).is_some(), "{} {}", found.name, found.licence);
+        }
     }
 }
