@@ -1,7 +1,7 @@
-//! The rpath of this crate's tests; see `crates/mlx/build.rs`.
+//! Links the tests of this crate with libmlx; see `crates/mlx/build.rs`.
 fn main() {
-    println!("cargo::rerun-if-env-changed=DEP_OMNIBUS_ENGINE_LIBDIR");
-    if let Ok(dir) = std::env::var("DEP_OMNIBUS_ENGINE_LIBDIR") {
-        println!("cargo::rustc-link-arg=-Wl,-rpath,{dir}");
+    let arguments = std::env::var("DEP_OMNIBUS_ENGINE_LINK_ARGS").unwrap_or_default();
+    for argument in arguments.split(';').filter(|argument| !argument.is_empty()) {
+        println!("cargo::rustc-link-arg={argument}");
     }
 }

@@ -45,7 +45,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         return Ok(());
     }
     let folder = paths::target()?.join("macos-shim");
-    let mlx_version = mlx_version(&read(&shim_crate().join("build.rs"))?)?;
+    let mlx_version = mlx_release()?;
     let zig = Wheel { name: "ziglang", version: ZIG_VERSION, platform: None };
     let metal = Wheel { name: "mlx-metal", version: &mlx_version, platform: Some(PLATFORM) };
     let Some([zig, metal]) = wheel::installed([zig, metal], &folder)? else { return Ok(()) };
@@ -73,7 +73,12 @@ fn read(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
 }
 
-/// The release of MLX that the shim is written against, from the text of its build script.
+/// The release of MLX that the shim is written against.
+pub fn mlx_release() -> Result<String, String> {
+    mlx_version(&read(&shim_crate().join("build.rs"))?)
+}
+
+/// The release of MLX, from the text of the shim's build script.
 fn mlx_version(script: &str) -> Result<String, String> {
     let value = |line: &str| {
         let text = line.strip_prefix("const MLX_VERSION: &str = \"")?.strip_suffix("\";")?;

@@ -6,6 +6,7 @@
 
 mod check;
 mod cuda_kernels;
+mod dist;
 mod docs;
 mod environment;
 mod jobs;
@@ -54,6 +55,11 @@ const COMMANDS: &[Command] = &[
         name: "cuda-kernels",
         about: "compile the CUDA kernels that the tests wrote, with a compiler from a wheel",
         run: cuda_kernels::run,
+    },
+    Command {
+        name: "dist",
+        about: "make what is published, in target/dist/out [--only NAME]…",
+        run: dist::run,
     },
     Command { name: "fixtures", about: "run the reference programs again [NAME…]", run: scripts::fixtures },
     Command { name: "bench", about: "run a script of bench/: NAME [ARGUMENTS…]", run: scripts::bench },

@@ -1,5 +1,5 @@
 //! `cargo xtask nightly [--only STEP]… [--scale SHARE]`: what takes too long for every change: all simulated worlds, all
-//! mutations, fuzzing, weights of a second seed, every client, a long soak.
+//! mutations, fuzzing, weights of a second seed, every client, a long soak, packages.
 //!
 //! A step that fails does not stop the others. `--scale 0.01` runs a hundredth of each, to see that it works.
 
@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::process::{cargo, python, run as finish};
-use crate::{paths, scripts};
+use crate::{dist, paths, scripts};
 
 struct Step {
     name: &'static str,
@@ -22,6 +22,7 @@ const STEPS: &[Step] = &[
     Step { name: "fuzz", run: fuzz },
     Step { name: "clients", run: clients },
     Step { name: "soak", run: soak },
+    Step { name: "packages", run: packages },
 ];
 
 /// A fuzz target, and the folders of its first inputs.
@@ -62,6 +63,14 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let failed: Vec<&str> =
         results.iter().filter(|(_, _, result)| result.is_err()).map(|(name, ..)| *name).collect();
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+}
+
+/// Makes what is published, installs it as another user, and sends each server a request.
+fn packages(_: &Scale) -> Result<(), String> {
+    dist::run(&[])?;
+    let mut command = python();
+    command.arg("tests/packages/installed.py").arg(paths::target()?.join("dist/out"));
+    finish(command)
 }
 
 /// The chosen steps and the scale.

@@ -53,6 +53,14 @@ pub enum CommandName {
     McpList,
     /// `omnibus mcp call`
     McpCall,
+    /// `omnibus service install`
+    ServiceInstall,
+    /// `omnibus service uninstall`
+    ServiceUninstall,
+    /// `omnibus service status`
+    ServiceStatus,
+    /// `omnibus service logs`
+    ServiceLogs,
     /// `omnibus completions`
     Completions,
 }

@@ -266,6 +266,36 @@ pub const COMMANDS: &[Spec] = &[
         }),
     },
     Spec {
+        name: CommandName::ServiceInstall,
+        path: &["service", "install"],
+        about: "Run the server as a service: `service install [-- ARGUMENTS]`",
+        argument: Some(Argument {
+            name: "ARGUMENT",
+            placeholder: "ARGUMENT",
+            help: "Models and flags of `serve`, after `--`. Keys are given by --api-key-file only.",
+            count: (0, 1024),
+            choices: &[],
+        }),
+    },
+    Spec {
+        name: CommandName::ServiceUninstall,
+        path: &["service", "uninstall"],
+        about: "Stop the service and remove its files",
+        argument: None,
+    },
+    Spec {
+        name: CommandName::ServiceStatus,
+        path: &["service", "status"],
+        about: "Show whether the service runs",
+        argument: None,
+    },
+    Spec {
+        name: CommandName::ServiceLogs,
+        path: &["service", "logs"],
+        about: "Show what the service logs",
+        argument: None,
+    },
+    Spec {
         name: CommandName::Completions,
         path: &["completions"],
         about: "Print a shell completion script",

@@ -16,6 +16,7 @@ mod environment;
 mod error;
 mod gguf;
 mod launch;
+mod libmlx;
 mod log;
 mod model;
 mod output;
@@ -24,6 +25,7 @@ mod prompt_file;
 mod reload_signal;
 mod replay;
 mod server_client;
+mod service;
 mod serving;
 mod settings;
 mod stop_signals;
@@ -33,7 +35,7 @@ mod wrap;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    engine_process::set_cuda_variables();
+    libmlx::restore_environment();
     if std::env::args_os().nth(1).is_some_and(|word| word == engine_process::SUBCOMMAND) {
         return engine_process::run().unwrap_or_else(|error| output::error(&error));
     }

@@ -23,6 +23,7 @@ mod front;
 mod generation_config;
 mod hidden;
 mod info;
+mod library;
 mod logits_processor;
 mod machine;
 mod media;
@@ -64,6 +65,7 @@ pub use info::{
     AdapterInfo, Capabilities, Health, Modality, ModelDetails, ModelInfo, ModelState, ModelTask, RequestInfo,
     RequestOrigin, RequestState, SessionInfo,
 };
+pub use library::{check_library, expected_library_version, library_is_loaded, library_path};
 pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
 pub use machine::{Gpu, Machine, machine};
 pub use media::{ByteBudget, MediaBytes, MediaItem, MediaSource, Reserved};
@@ -135,6 +137,12 @@ pub fn reasoning_formats() -> Vec<(&'static str, &'static str)> {
 /// started no thread yet; later it does nothing.
 pub fn set_library_variable(name: &str, value: &str) {
     mlx::environment::set_default(name, value);
+}
+
+/// Gives an environment variable of this process a value, or none. For programs that have started no thread yet; later it does
+/// nothing.
+pub fn replace_variable(name: &str, value: Option<&std::ffi::OsStr>) {
+    mlx::environment::replace(name, value);
 }
 
 /// Chooses the folder that compiled GPU programs are kept in and loaded from, which no other user can write to. For programs

@@ -16,6 +16,17 @@ pub fn python() -> OsString {
     variable("PYTHON").unwrap_or_else(|| "python3".into())
 }
 
+/// The folder of what this build script makes.
+pub fn out_folder() -> PathBuf {
+    PathBuf::from(variable("OUT_DIR").unwrap_or_default())
+}
+
+/// The machine that the program is for, where it is another one than the machine that builds.
+pub fn foreign_target() -> Option<String> {
+    let (host, target) = (variable("HOST"), variable("TARGET"));
+    target.filter(|target| host.as_ref() != Some(target)).and_then(|target| target.into_string().ok())
+}
+
 /// The folder for downloads: `$MLX_CACHE_DIR`, else `mlx-omnibus` in the user's cache. `None` without a home folder.
 pub fn cache_folder() -> Option<PathBuf> {
     let user_cache = || {

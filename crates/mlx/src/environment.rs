@@ -14,6 +14,20 @@ pub fn set_default(name: &str, value: impl AsRef<OsStr>) {
     }
 }
 
+/// Gives a variable of this process a value, or none. Does nothing where the process may have other threads.
+pub fn replace(name: &str, value: Option<&OsStr>) {
+    if !has_one_thread() {
+        return;
+    }
+    // SAFETY: no other thread runs.
+    unsafe {
+        match value {
+            Some(value) => std::env::set_var(name, value),
+            None => std::env::remove_var(name),
+        }
+    }
+}
+
 /// The value of a variable, unless it is unset or empty.
 pub(crate) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
@@ -33,6 +47,7 @@ mod tests {
         let name = "OMNIBUS_TEST_SET_DEFAULT";
         // The test harness has a thread of its own.
         std::thread::spawn(move || set_default(name, "1")).join().unwrap();
+        std::thread::spawn(move || replace(name, Some("1".as_ref()))).join().unwrap();
         assert_eq!(std::env::var_os(name), None);
     }
 }

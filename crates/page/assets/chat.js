@@ -180,7 +180,7 @@ async function generate(parent) {
   } catch (error) {
     return ended(conversation, new Error(`Options: ${error.message}`));
   }
-  const message = { role: "assistant", content: "", reasoning: "", blocks: [], tool_calls: [] };
+  const message = { role: "assistant", content: "", reasoning: "", blocks: [], tool_calls: [], server_calls: [] };
   const node = add(conversation, parent, message);
   save();
   state.redraw();
@@ -205,7 +205,7 @@ async function generate(parent) {
     if (error.name !== "AbortError") problem = error;
     else stats.finish_reason = "stopped";
   }
-  if (!message.content && !message.tool_calls.length && !message.reasoning) {
+  if (!message.content && !message.tool_calls.length && !message.server_calls.length && !message.reasoning) {
     delete conversation.nodes[node.id];
     conversation.leaf = parent;
   } else if (stats.finish_reason === "stopped" && writing.tailPlace.innerHTML) {
@@ -253,13 +253,27 @@ function take(event, message, writing, stats, since) {
     case "tail":
       writing.tail(event.html);
       break;
-    case "call":
-      message.tool_calls.push({ id: event.id, type: "function", function: { name: event.name, arguments: "" } });
-      writing.call(message.tool_calls.at(-1));
+    case "call": {
+      // Calls that the server makes need no result from here.
+      const calls = event.server ? message.server_calls : message.tool_calls;
+      calls.push({ id: event.id, type: "function", server: event.server, function: { name: event.name, arguments: "" } });
+      writing.call(calls.at(-1));
       break;
-    case "arguments":
-      message.tool_calls.find((call) => call.id === event.id).function.arguments += event.text;
+    }
+    case "arguments": {
+      const call = [...message.tool_calls, ...message.server_calls].find(({ id }) => id === event.id);
+      if (call) call.function.arguments += event.text;
       writing.argument(event.id, event.text);
+      break;
+    }
+    case "result": {
+      const call = message.server_calls.find(({ id }) => id === event.id);
+      if (call) Object.assign(call, { result: event.text, failed: event.failed });
+      writing.result(event.id, event.text, event.failed);
+      break;
+    }
+    case "note":
+      writing.note(event.text);
       break;
     case "usage":
       Object.assign(stats, event.usage);

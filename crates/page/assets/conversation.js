@@ -60,6 +60,7 @@ export function requestOf(conversation, nodes) {
     body.response_format = { type: "json_schema", json_schema: { name: "answer", schema: JSON.parse(options.schema) } };
   }
   if (options.tools) body.tools = JSON.parse(options.tools);
+  else if (options.server_tools) body.tools = "auto";
   return body;
 }
 

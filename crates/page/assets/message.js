@@ -35,7 +35,10 @@ function answer(body, message) {
   const writing = new Writing(body);
   if (message.reasoning) writing.reason(message.reasoning);
   for (const html of message.blocks ?? []) writing.block(html);
-  for (const call of message.tool_calls ?? []) writing.call(call);
+  for (const call of [...(message.server_calls ?? []), ...(message.tool_calls ?? [])]) {
+    writing.call(call);
+    if (call.result !== undefined) writing.result(call.id, call.result, call.failed);
+  }
   writing.end();
 }
 
@@ -83,10 +86,23 @@ export class Writing {
     this.tailPlace.innerHTML = html;
   }
 
-  call({ id, function: { name, arguments: sent } }) {
+  call({ id, server, function: { name, arguments: sent } }) {
     const text = el("code", {}, sent);
     this.calls.set(id, text);
-    this.body.append(el("div", { class: "call" }, el("p", {}, `Calls ${name}`), el("pre", { tabindex: "0" }, text)));
+    const title = server ? `The server calls ${name} of ${server}` : `Calls ${name}`;
+    const call = el("div", { class: "call" }, el("p", {}, title), el("pre", { tabindex: "0" }, text));
+    // Text that comes after it stays after it.
+    if (server) this.tailPlace.before(call);
+    else this.body.append(call);
+  }
+
+  result(id, text, failed) {
+    const call = this.calls.get(id)?.closest(".call");
+    call?.append(el("details", {}, el("summary", {}, failed ? "It failed" : "Result"), el("pre", { tabindex: "0" }, text)));
+  }
+
+  note(text) {
+    this.tailPlace.before(el("p", { class: "hint" }, text));
   }
 
   argument(id, piece) {

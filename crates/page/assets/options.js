@@ -33,12 +33,18 @@ export function optionsView(options, changed) {
     field.value = options[name] ?? "";
     return labelled(label, field);
   };
+  const serverTools = el("input", { type: "checkbox", checked: Boolean(options.server_tools), change: ({ target }) => {
+    if (target.checked) options.server_tools = true;
+    else delete options.server_tools;
+    changed();
+  } });
   const system = el("textarea", { rows: "3", change: set("system") });
   system.value = options.system ?? "";
   return el("details", { class: "options" }, el("summary", {}, "Options"),
     labelled("Model", models), labelled("System prompt", system), el("div", { class: "numbers" }, numbers),
     labelled("Reasoning effort", effort),
     json("schema", "JSON schema of the answer", '{"type": "object", "properties": {"city": {"type": "string"}}}'),
+    el("p", {}, el("label", {}, serverTools, " Tools of the server's MCP servers, which it runs")),
     json("tools", "Tools, a JSON list", '[{"type": "function", "function": {"name": "weather", "parameters": {…}}}]'));
 }
 

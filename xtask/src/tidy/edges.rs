@@ -8,8 +8,8 @@ use super::{Tree, Violation};
 /// Every crate of the workspace, and the workspace crates it may depend on. docs/architecture.md draws them.
 const EDGES: &[(&str, &[&str])] = &[
     ("omnibus-cpu-kernels", &[]),
-    ("mlx-sys", &["omnibus-cpu-kernels"]),
-    ("mlx", &["omnibus-cpu-kernels", "mlx-sys"]),
+    ("omnibus-mlx-sys", &["omnibus-cpu-kernels"]),
+    ("omnibus-mlx", &["omnibus-cpu-kernels", "omnibus-mlx-sys"]),
     ("omnibus-kv", &[]),
     ("omnibus-core", &["omnibus-kv"]),
     ("omnibus-draft", &[]),
@@ -20,11 +20,11 @@ const EDGES: &[(&str, &[&str])] = &[
     ("omnibus-media", &[]),
     ("omnibus-text", &["omnibus-jinja"]),
     ("omnibus-grammar", &["omnibus-text"]),
-    ("omnibus-model", &["mlx", "omnibus-kv"]),
+    ("omnibus-model", &["omnibus-mlx", "omnibus-kv"]),
     (
         "omnibus-engine",
         &[
-            "mlx",
+            "omnibus-mlx",
             "omnibus-kv",
             "omnibus-core",
             "omnibus-draft",
@@ -37,7 +37,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     (
         "omnibus-offline",
-        &["mlx", "omnibus-kv", "omnibus-core", "omnibus-text", "omnibus-model", "omnibus-engine"],
+        &["omnibus-mlx", "omnibus-kv", "omnibus-core", "omnibus-text", "omnibus-model", "omnibus-engine"],
     ),
     ("omnibus-batches", &[]),
     ("omnibus-server", &["omnibus-batches", "omnibus-engine", "omnibus-mcp", "omnibus-page", "omnibus-pool"]),

@@ -7,6 +7,7 @@ use omnibus_engine::{Event, MemoryPlan, Settings};
 use serde_json::{Value, json};
 
 use crate::error::Error;
+use crate::libmlx::{self, Problem};
 use crate::settings::{Config, Output};
 use crate::{completion_output, environment, model, output};
 
@@ -36,12 +37,14 @@ impl Verdict {
     }
 }
 
-/// The checks, in the order in which they are printed.
-const CHECKS: &[fn() -> Finding] = &[machine, libmlx, gpu, memory, compiler, python, folders, engine];
+/// The checks, in the order in which they are printed. Those of libmlx get why it is missing, if it is.
+const CHECKS: &[fn(Option<&Problem>) -> Finding] =
+    &[|_| machine(), libmlx_finding, gpu, |_| memory(), |_| compiler(), |_| python(), |_| folders(), engine];
 
 /// Runs every check. Exit code 1 when one is broken.
 pub fn run(config: &Config) -> Result<ExitCode, Error> {
-    let findings: Vec<Finding> = CHECKS.iter().map(|check| check()).collect();
+    let missing = libmlx::load(&config.isolation, config.engine.device).err();
+    let findings: Vec<Finding> = CHECKS.iter().map(|check| check(missing.as_ref())).collect();
     match config.output {
         Output::Json => output::line(Value::Array(findings.iter().map(as_json).collect()).to_string()),
         Output::Text => findings.iter().for_each(show),
@@ -84,31 +87,31 @@ fn machine() -> Finding {
     fine("machine", format!("{system} {architecture}, {cores} cores, omnibus {}", env!("CARGO_PKG_VERSION")))
 }
 
-/// Which libmlx is loaded. Loading succeeded, or this would not run.
-fn libmlx() -> Finding {
+/// Which libmlx is loaded.
+fn libmlx_finding(missing: Option<&Problem>) -> Finding {
+    if let Some(Problem { detail, advice }) = missing {
+        return broken("libmlx", detail, advice);
+    }
     let omnibus_engine::Machine { mlx_version, backend, .. } = omnibus_engine::machine();
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let path =
-        maps.lines().find_map(|line| line.split_whitespace().last().filter(|path| path.contains("libmlx.")));
-    let at = path.map(|path| format!(" at {path}")).unwrap_or_default();
+    let at = omnibus_engine::library_path().map(|path| format!(" at {}", path.display())).unwrap_or_default();
     fine("libmlx", format!("{mlx_version} for {backend}{at}"))
 }
 
-fn gpu() -> Finding {
-    if let Some(gpu) = omnibus_engine::machine().gpu {
+fn gpu(missing: Option<&Problem>) -> Finding {
+    if let Some(gpu) = missing.is_none().then(|| omnibus_engine::machine().gpu).flatten() {
         let memory = gpu.memory_bytes.map(|bytes| format!(", {}", gigabytes(bytes))).unwrap_or_default();
         return fine("gpu", format!("{}{memory}", gpu.name));
     }
     match first_line(Command::new("nvidia-smi").arg("-L")) {
         Some(gpu) => warning(
             "gpu",
-            format!("{gpu}, which this libmlx does not support: models run on the CPU"),
-            "build with MLX_BACKEND=cuda13, or pass the folder of a CUDA libmlx to `serve` with --mlx-lib-cuda",
+            format!("{gpu}, without a libmlx that supports it: models run on the CPU"),
+            "install mlx-cuda-13 in place of mlx-cpu, or name the folder of a CUDA libmlx with --mlx-lib-cuda",
         ),
         None => warning(
             "gpu",
             "none found: models run on the CPU",
-            "with an NVIDIA GPU, install its driver and build with MLX_BACKEND=cuda13",
+            "with an NVIDIA GPU, install its driver, and mlx-cuda-13 in place of mlx-cpu",
         ),
     }
 }
@@ -137,23 +140,19 @@ fn memory_bytes() -> Option<u64> {
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// MLX's CPU backend compiles fused operations at their first use.
+/// A build from source needs one, and MLX's CPU backend compiles fused operations with it where it is there.
 fn compiler() -> Finding {
     let compiler = environment::text("CXX").unwrap_or_else(|| "c++".into());
     match first_line(Command::new(&compiler).arg("--version")) {
         Some(version) => fine("compiler", version),
-        None => warning(
-            "compiler",
-            format!("`{compiler}` does not run"),
-            "install a C++ compiler: the build needs one, and so do fused operations on the CPU",
-        ),
+        None => fine("compiler", format!("`{compiler}` does not run: only a build from source needs one")),
     }
 }
 
 fn python() -> Finding {
     match first_line(Command::new("python3").args(["-m", "pip", "--version"])) {
         Some(version) => fine("python", version),
-        None => warning("python", "no python3 with pip", "needed only for a build that downloads libmlx"),
+        None => fine("python", "no python3 with pip: only a build that downloads libmlx needs it"),
     }
 }
 
@@ -186,7 +185,10 @@ fn nearest(folder: &Path) -> PathBuf {
 }
 
 /// Generates tokens with the embedded model.
-fn engine() -> Finding {
+fn engine(missing: Option<&Problem>) -> Finding {
+    if missing.is_some() {
+        return broken("engine", "not started without libmlx", "");
+    }
     match generate() {
         Ok((tokens, memory)) => {
             fine("engine", format!("the embedded model generated {tokens} tokens; memory: {memory}"))

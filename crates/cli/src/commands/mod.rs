@@ -27,14 +27,15 @@ mod sampling_defaults;
 mod serve;
 mod serve_announcement;
 mod serve_settings;
+mod service;
 
 use std::process::ExitCode;
 
 use crate::args::ParsedArgs;
 use crate::command_name::CommandName;
 use crate::error::Error;
-use crate::output;
-use crate::settings::{Action, DoctorSubject, Resolved};
+use crate::settings::{Action, Config, DoctorSubject, Resolved};
+use crate::{libmlx, output};
 
 /// Runs a command.
 pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
@@ -50,6 +51,9 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
     let Resolved { mut config, .. } = resolved;
     config.listen.shown_settings = shown;
     let arguments = named::take(args.name, &args.arguments, &mut config)?;
+    if computes(args.name, &config) {
+        libmlx::load(&config.isolation, config.engine.device)?;
+    }
     match args.name {
         CommandName::Serve => serve::run(config, &arguments),
         CommandName::Generate => generate::run(&config),
@@ -81,6 +85,46 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
         CommandName::RemoveModels => hub::remove(&arguments),
         CommandName::McpList => mcp::list(&config),
         CommandName::McpCall => mcp::call(&config, &arguments),
+        CommandName::ServiceInstall => service::install(&config, &arguments),
+        CommandName::ServiceUninstall => service::uninstall(&config),
+        CommandName::ServiceStatus => service::status(&config),
+        CommandName::ServiceLogs => service::logs(&config),
         CommandName::Completions => completions::run(&arguments),
+    }
+}
+
+/// Whether a command needs libmlx. `doctor` does not: it says what is missing.
+fn computes(name: CommandName, config: &Config) -> bool {
+    match name {
+        CommandName::Serve
+        | CommandName::Generate
+        | CommandName::Chat
+        | CommandName::Run
+        | CommandName::Convert
+        | CommandName::Perplexity
+        | CommandName::BenchEngine
+        | CommandName::BenchSpeculation
+        | CommandName::CachePrompt => true,
+        CommandName::Doctor => config.doctor.subject != DoctorSubject::Machine,
+        CommandName::Ps
+        | CommandName::Launch
+        | CommandName::Replay
+        | CommandName::Batch
+        | CommandName::Models
+        | CommandName::BenchServe
+        | CommandName::BenchSim
+        | CommandName::CacheList
+        | CommandName::CacheRemove
+        | CommandName::Pull
+        | CommandName::Push
+        | CommandName::ListModels
+        | CommandName::RemoveModels
+        | CommandName::McpList
+        | CommandName::McpCall
+        | CommandName::ServiceInstall
+        | CommandName::ServiceUninstall
+        | CommandName::ServiceStatus
+        | CommandName::ServiceLogs
+        | CommandName::Completions => false,
     }
 }

@@ -62,6 +62,10 @@ pub fn take(command: CommandName, arguments: &[String], config: &mut Config) -> 
         | CommandName::Push
         | CommandName::McpList
         | CommandName::McpCall
+        | CommandName::ServiceInstall
+        | CommandName::ServiceUninstall
+        | CommandName::ServiceStatus
+        | CommandName::ServiceLogs
         | CommandName::Completions => Ok(arguments.to_vec()),
     }
 }

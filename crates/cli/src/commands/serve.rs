@@ -11,6 +11,7 @@ use super::serve_announcement::announce;
 use super::{mcp, serve_settings};
 use crate::error::Error;
 use crate::reload_signal::Reloaded;
+use crate::service::notify;
 use crate::serving::{self, PoolModel};
 use crate::settings::{Config, EngineIsolation, MetricsCompat};
 use crate::stop_signals::StopSignals;
@@ -81,8 +82,10 @@ async fn serve(
         }
     }
     announce(&config, &addresses, pool.as_ref());
+    notify::ready();
     let stop = async move {
         signals.recv().await;
+        notify::stopping();
         tokio::spawn(async move {
             signals.recv().await;
             std::process::exit(1);

@@ -11,6 +11,7 @@ use super::mcp::McpSettings;
 use super::model_table::ModelTable;
 use super::shown::ShownSetting;
 use crate::replay::Pace;
+use crate::service::ServiceSettings;
 
 /// All settings. A command reads the groups that it has settings in.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +22,8 @@ pub struct Config {
     pub client: ClientSettings,
     /// Whether an agent is started.
     pub launch: LaunchAction,
+    /// The service that is installed or shown.
+    pub service: ServiceSettings,
     /// When `replay` sends requests.
     pub replay: Pace,
     /// Files of `batch`.

@@ -18,6 +18,7 @@ mod observation;
 mod output;
 mod perplexity;
 mod samplers;
+mod service;
 mod simulation;
 mod speculation_bench;
 
@@ -43,6 +44,7 @@ const SECTIONS: &[&[Setting]] = &[
     speculation_bench::SETTINGS,
     simulation::SETTINGS,
     doctor::SETTINGS,
+    service::SETTINGS,
     observation::SETTINGS,
     output::SETTINGS,
 ];
@@ -82,6 +84,19 @@ const DEVICE: &[CommandName] = &[
     CommandName::Convert,
     CommandName::Perplexity,
 ];
+/// Commands that load libmlx.
+const LIBRARY: &[CommandName] = &[
+    CommandName::Run,
+    CommandName::Serve,
+    CommandName::Generate,
+    CommandName::Chat,
+    CommandName::CachePrompt,
+    CommandName::BenchEngine,
+    CommandName::BenchSpeculation,
+    CommandName::Convert,
+    CommandName::Perplexity,
+    CommandName::Doctor,
+];
 /// Commands that render text.
 const TEXT: &[CommandName] = &[
     CommandName::Serve,
@@ -108,6 +123,14 @@ const MCP: &[CommandName] = &[CommandName::Serve, CommandName::McpList, CommandN
 const MCP_LIST: &[CommandName] = &[CommandName::McpList];
 const BATCH: &[CommandName] = &[CommandName::Batch];
 const LAUNCH: &[CommandName] = &[CommandName::Launch];
+const SERVICE: &[CommandName] = &[
+    CommandName::ServiceInstall,
+    CommandName::ServiceUninstall,
+    CommandName::ServiceStatus,
+    CommandName::ServiceLogs,
+];
+const SERVICE_INSTALL: &[CommandName] = &[CommandName::ServiceInstall];
+const SERVICE_LOGS: &[CommandName] = &[CommandName::ServiceLogs];
 /// Commands with a settings file of which every setting can be printed.
 const CONFIGURED: &[CommandName] = &[
     CommandName::Serve,

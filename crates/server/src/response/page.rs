@@ -1,7 +1,8 @@
 //! The framer of the page's chat: an answer as text, and as HTML of its Markdown.
 //!
 //! Each frame is an object with a `type`: `model`, `text` and `reasoning` (pieces), `block` (HTML that stays), `tail` (HTML of the
-//! block that grows, which the next `tail` or `block` replaces), `call` and `arguments`, `usage`, `error`.
+//! block that grows, which the next `tail` or `block` replaces), `call` and `arguments`, with `server` where this server makes the
+//! call, and then its `result`; `note`, `usage`, `error`.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use omnibus_page::Blocks;
 use serde_json::{Value, json};
 
 use super::openai::finish_reason;
-use super::{Completion, Event, Framer, Frames, JsonBody, ResponseHeader};
+use super::{Completion, Event, Framer, Frames, JsonBody, ResponseHeader, StartedCall, ToolEvent};
 use crate::error::ApiError;
 
 /// The shortest time between two tails.
@@ -62,6 +63,31 @@ impl PageFramer {
                 frames.data(&json!({"type": "arguments", "id": self.call, "text": text}));
             }
             Delta::ToolCallEnd(_) => {}
+        }
+    }
+
+    fn tool(event: ToolEvent, frames: &mut Frames) {
+        match event {
+            ToolEvent::Listed(_) | ToolEvent::Called { .. } => {}
+            ToolEvent::Started(StartedCall { id, label, name, .. }) => {
+                frames.data(&json!({"type": "call", "id": id, "name": name, "server": label}));
+            }
+            ToolEvent::Arguments { id, json } => {
+                frames.data(&json!({"type": "arguments", "id": id, "text": json}));
+            }
+            ToolEvent::Ended { id, outcome } => {
+                let (text, failed) = (outcome.text, outcome.is_error);
+                frames.data(&json!({"type": "result", "id": id, "text": text, "failed": failed}));
+            }
+            ToolEvent::NeedsApproval { call, .. } => {
+                let text =
+                    format!("`{}` of {} needs an approval, which chats cannot give", call.name, call.label);
+                frames.data(&json!({"type": "note", "text": text}));
+            }
+            ToolEvent::Limited(reason) | ToolEvent::Stopped(reason) => {
+                let text = format!("No more calls of tools: {}", reason.name());
+                frames.data(&json!({"type": "note", "text": text}));
+            }
         }
     }
 
@@ -118,7 +144,9 @@ impl Framer for PageFramer {
                 | EngineEvent::Progress { .. }
                 | EngineEvent::Failed(_),
             )
-            | Event::Speech(_) => {}
+            | Event::Speech(_)
+            | Event::Failed(_) => {}
+            Event::Tool(event) => Self::tool(event, frames),
         }
     }
 

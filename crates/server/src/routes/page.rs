@@ -13,10 +13,10 @@ use axum::{Json, body::Body};
 use omnibus_page::File;
 use serde_json::{Value, json};
 
+use super::chat::lowered;
 use crate::api::{Api, Prepared, RequestContext, generate};
 use crate::app::App;
 use crate::error::ApiError;
-use crate::lower;
 use crate::response::Delivery;
 use crate::response::page::PageFramer;
 use crate::wire::chat::ChatRequest;
@@ -93,11 +93,11 @@ impl Api for PageApi {
     type Framer = PageFramer;
 
     fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<PageFramer>, ApiError> {
-        let batch = lower::chat::lower(ChatRequest::read(body)?, &context.caller);
+        let (batch, server_loop) = lowered(ChatRequest::read(body)?, context)?;
         if batch.n != 1 {
             return Err(ApiError::unsupported("n", "the page shows one answer; branch for another"));
         }
         let framer = PageFramer::new(context.header(&batch));
-        Ok(Prepared { batch, framer, delivery: Delivery::Stream })
+        Ok(Prepared { batch, framer, delivery: Delivery::Stream, server_loop })
     }
 }

@@ -50,7 +50,7 @@ fn an_answer_comes_as_text_and_as_html() {
         of_type(&events, "block").iter().map(|event| event["html"].as_str().unwrap()).collect();
     assert!(!text.is_empty() && html.contains("<p>"), "{events:?}");
     let last = events.last().unwrap();
-    assert_eq!((&last["type"], &last["finish_reason"]), (&json!("usage"), &json!("stop")));
+    assert_eq!((&last["type"], &last["finish_reason"]), (&json!("usage"), &json!("length")));
     assert!(last["usage"]["completion_tokens"].as_u64().unwrap() > 0);
 }
 

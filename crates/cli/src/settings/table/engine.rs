@@ -5,8 +5,8 @@ use omnibus_engine::{
 };
 
 use super::{
-    BATCH_SIZE, CACHE_DIR, GENERATING, LOADED_ENGINE, LOCAL_ENGINE, MAX, SCHEDULER_BASICS, SCHEDULING, SERVE,
-    TEXT, choose, microseconds,
+    BATCH_SIZE, CACHE_DIR, GENERATING, LIBRARY, LOADED_ENGINE, LOCAL_ENGINE, MAX, SCHEDULER_BASICS,
+    SCHEDULING, SERVE, TEXT, choose, microseconds,
 };
 use crate::settings::config::EngineIsolation;
 use crate::settings::{Kind, Scope, Setting, choice, program};
@@ -507,9 +507,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("DIR"),
         default: "",
         section: "Engine",
-        commands: SERVE,
+        commands: LIBRARY,
         scope: Scope::Everywhere,
-        help: "Folder of the libmlx that the engine loads, for any device. Default: the libmlx that the binary was built with.",
+        help: "Folder of the libmlx that is loaded, for any device. Default: the first of LD_LIBRARY_PATH, of the folders beside the binary and of its Python's packages, or the one that it was built with.",
         set: |config, value| {
             config.isolation.folder = Some(value.text().into());
             Ok(())
@@ -521,7 +521,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("DIR"),
         default: "",
         section: "Engine",
-        commands: SERVE,
+        commands: LIBRARY,
         scope: Scope::Everywhere,
         help: "Folder of a libmlx for the CPU, for `--device cpu`, and for `auto` without an NVIDIA GPU.",
         set: |config, value| {
@@ -535,7 +535,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("DIR"),
         default: "",
         section: "Engine",
-        commands: SERVE,
+        commands: LIBRARY,
         scope: Scope::Everywhere,
         help: "Folder of a libmlx for CUDA, for `--device gpu`, and for `auto` with an NVIDIA GPU.",
         set: |config, value| {

@@ -2,8 +2,6 @@
 //!
 //! Invariant: internal. It is in no table of commands; the server passes its settings as variables.
 
-mod library;
-
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,9 +9,7 @@ use omnibus_engine::{EngineExit, FaultPlan, Isolation};
 
 use crate::error::Error;
 use crate::settings::{Config, Log, LogFormat};
-use crate::{embedded, environment, log};
-
-pub use library::set_cuda_variables;
+use crate::{embedded, environment, libmlx, log};
 
 /// The first argument that makes this binary an engine process.
 pub const SUBCOMMAND: &str = "engine-process";
@@ -30,7 +26,7 @@ pub fn isolation(config: &Config) -> Result<Isolation, Error> {
     };
     let mut variables =
         vec![(LOG.into(), config.log.filter.clone().into()), (LOG_FORMAT.into(), format.into())];
-    variables.extend(library::variable(&config.isolation, config.engine.device));
+    variables.extend(libmlx::engine_variables(&config.isolation, config.engine.device));
     Ok(Isolation {
         program: program()?,
         arguments: vec![SUBCOMMAND.into()],
@@ -62,6 +58,8 @@ pub fn run() -> Result<ExitCode, Error> {
         _ => LogFormat::Text,
     };
     log::install(&Log { format, filter: environment::text(LOG).unwrap_or_else(|| "info".to_owned()) });
+    libmlx::loaded()?;
+    libmlx::set_cuda_variables();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::failed)?;
     let _inside = runtime.enter();
