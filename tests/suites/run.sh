@@ -1,6 +1,7 @@
 #!/bin/sh
 # What others test servers with, from packages: LangChain's standard tests, pydantic-ai and instructor, jevcompat for
-# decisions, vectors and ranking by the clients of Cohere, LangChain and LlamaIndex, and chats through the gateways sglang-router, vllm-router and smg in front of two servers. All servers have the embedded model.
+# decisions, vectors and ranking by the clients of Cohere, LangChain and LlamaIndex, and chats through the gateways
+# sglang-router, vllm-router and smg in front of two servers. All servers have the embedded model.
 # Usage: tests/suites/run.sh [path of the omnibus binary]
 # Each list of packages has an environment of its own, which stays in the folder of builds.
 set -eu

@@ -197,6 +197,7 @@ fn every_field_reaches_the_engine() {
             alignment: None,
             hidden: None,
             token_logits: [],
+            unattended: 0,
             speculation: Off,
             progress: Off,
             prediction: Some(
