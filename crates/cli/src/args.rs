@@ -59,8 +59,11 @@ impl ParsedArgs {
 }
 
 /// Groups of commands.
-const GROUPS: &[(&str, &str)] =
-    &[("bench", "Benchmarks"), ("cache", "Prompt cache files, and the blocks in --cache-dir")];
+const GROUPS: &[(&str, &str)] = &[
+    ("bench", "Benchmarks"),
+    ("cache", "Prompt cache files, and the blocks in --cache-dir"),
+    ("mcp", "MCP servers and their tools"),
+];
 
 /// The whole command line.
 pub fn command() -> Command {
