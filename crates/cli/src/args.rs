@@ -62,6 +62,7 @@ impl ParsedArgs {
 const GROUPS: &[(&str, &str)] = &[
     ("bench", "Benchmarks"),
     ("cache", "Prompt cache files, and the blocks in --cache-dir"),
+    ("mcp", "MCP servers and their tools"),
     ("service", "The server as a service of systemd or launchd"),
 ];
 

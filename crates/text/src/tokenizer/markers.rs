@@ -34,11 +34,16 @@ impl Tokenizer {
             let Some(spelling) = added.simple_id_to_token(*id) else { continue };
             let Some(marker) = text.get(*start..*end) else { continue };
             let Some(first) = marker.trim_start().chars().next() else { continue };
-            // Runs of spaces and single characters steer nothing.
-            if spelling.trim().chars().count() > 1 {
+            if self.special_ids.contains(id) || is_markup(&spelling) {
                 places.push(start + (marker.len() - marker.trim_start().len()) + first.len_utf8());
             }
         }
         Ok(places)
     }
+}
+
+/// Whether a token that is not special looks like one, as `<think>` and `[INST]` do: templates and parsers of calls read them.
+fn is_markup(spelling: &str) -> bool {
+    let is_between = |open, close| spelling.starts_with(open) && spelling.ends_with(close);
+    is_between('<', '>') || is_between('[', ']')
 }

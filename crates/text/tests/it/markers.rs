@@ -28,12 +28,3 @@ fn a_marker_inside_of_another_is_no_way_around() {
     // What is split spells another marker.
     check(&["<|a|>", "< |a|>"], "<|a|>", "<  |a|>");
 }
-
-#[test]
-fn runs_of_spaces_are_text() {
-    check_same(&["  ", "\u{2581}\u{2581}"], "a  b");
-}
-
-fn check_same(added: &[&str], text: &str) {
-    assert_eq!(tokenizer(added).without_markers(text).unwrap(), text);
-}

@@ -60,13 +60,12 @@ pub fn read(fields: &mut Fields, tools: &[Value]) -> Result<Vec<McpServer>, ApiE
             (None, true) => {}
         }
     }
-    match toolsets.keys().next() {
-        None => Ok(servers),
-        Some(name) => {
-            let message = format!("tools: a toolset names the server `{name}`, which is not in mcp_servers");
-            Err(ApiError::invalid("tools", message))
-        }
-    }
+    // A toolset alone names a server of the configuration.
+    servers.extend(toolsets.into_iter().map(|(label, allowed)| {
+        let (at, approval) = ("tools".to_owned(), RequestedApproval::Never);
+        McpServer { at, label, remote: None, allowed, approval }
+    }));
+    Ok(servers)
 }
 
 /// `None` for one that is disabled.

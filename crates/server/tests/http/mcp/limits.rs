@@ -64,7 +64,7 @@ fn a_request_may_have_fewer_calls() {
 #[test]
 fn a_loop_that_repeats_itself_is_ended() {
     let server = limited(json!({}));
-    let same = vec![r#"call s__echo {"text":"x"}"#; 3].join(" | ");
+    let same = [r#"call s__echo {"text":"x"}"#; 3].join(" | ");
     let choice = choice(&server, &format!("{same} | say done"), json!({}));
     assert_eq!(
         (&choice["tool_loop_stop"], &choice["message"]["content"]),
