@@ -288,7 +288,7 @@ mod tests {
             ),
             (
                 json!({"type": "mcp", "server_label": "a", "allowed_tools": [1]}),
-                "`tools[0].allowed_tools[0]` must be a string, not a number",
+                "`tools[0].allowed_tools[0]` must be a string, not an integer",
             ),
         ] {
             assert_eq!(read_one(tool).unwrap_err(), expected);
