@@ -39,7 +39,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage. Results go to stdout, everythin
             spec.about
         );
         if let Some(argument) = spec.argument {
-            _ = writeln!(text, "\n`{}`: {}", argument.placeholder, argument.help);
+            _ = writeln!(text, "`{}`: {}", argument.placeholder, argument.help);
             if !argument.choices.is_empty() {
                 _ = writeln!(text, "One of {}.", argument.choices.join(", "));
             }
