@@ -1,6 +1,6 @@
 """Writes a model directory whose model says given texts: tool calls and answers that tests know in advance.
 
-    scripted_model.py DIRECTORY [--file PATH] [--word WORD] [--context TOKENS]
+    scripted_model.py DIRECTORY [--file PATH] [--word WORD] [--context TOKENS] [--tool NAME]
 
 The weights are a table of successors. The texts are cut into pieces that are tokens of their own, each piece once, and a
 token's logits point at the piece after it. The chat template ends each prompt with the token that a text begins with:
@@ -25,8 +25,6 @@ CALLS = {
     "exec_command": '{"cmd": "cat %s"}',
     "read": '{"filePath": "%s"}',
     "read_file": '{"%s": "%s"}',
-    # Of an MCP server that the server runs.
-    "s__echo": '{"text": "%s"}',
 }
 
 TEMPLATE = """{%- macro text_of(content) -%}
@@ -160,7 +158,10 @@ def main():
     parser.add_argument("--file", default="/tmp/client-check/hello.txt")
     parser.add_argument("--word", default="PINEAPPLE")
     parser.add_argument("--context", type=int, default=200_000)
+    parser.add_argument("--tool", help="another tool that is called, with the path as its text")
     options = parser.parse_args()
+    if options.tool:
+        CALLS[options.tool] = '{"text": "%s"}'
     table, size, successors = tokenizer(texts(options.file, options.word))
     config = {
         "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": WIDTH, "num_hidden_layers": 1,

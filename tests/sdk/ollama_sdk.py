@@ -82,6 +82,7 @@ def generate():
 def formats():
     schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"], "additionalProperties": False}
     answer = CLIENT.chat(MODEL, [{"role": "user", "content": "Is it?"}], format=schema, options={"num_predict": 60, "temperature": 0})
+    assert answer.message.content.startswith("{") and answer.done_reason == "stop", answer
     assert isinstance(json.loads(answer.message.content)["ok"], bool), answer
 
 

@@ -89,7 +89,7 @@ fn what_is_wrong_with_a_file_is_said_in_one_line() {
 fn a_model_calls_a_tool_and_its_prompt_stays_cached() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), trusted());
-    let model = directory("mcp");
+    let model = directory("mcp", &["--tool", "s__echo"]);
     let server = Server::start(&[
         model.to_str().unwrap(),
         "--log",
