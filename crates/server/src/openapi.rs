@@ -75,6 +75,8 @@ pub enum Reply {
     Text,
     /// The bytes of a file.
     File,
+    /// A file of the page.
+    Page,
     /// A WebSocket.
     Upgrade,
 }
@@ -320,6 +322,14 @@ impl Operation {
             }
             Reply::File => {
                 let content = json!({"application/jsonl": {"schema": {"type": "string"}}});
+                ("200", json!({"description": "Success", "content": content}))
+            }
+            Reply::Page => {
+                let kinds = ["text/html", "text/css", "text/javascript", "image/svg+xml"];
+                let content: Map<String, Value> = kinds
+                    .iter()
+                    .map(|kind| ((*kind).to_owned(), json!({"schema": {"type": "string"}})))
+                    .collect();
                 ("200", json!({"description": "Success", "content": content}))
             }
             Reply::Upgrade => ("101", json!({"description": "A WebSocket"})),

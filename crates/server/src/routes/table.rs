@@ -475,9 +475,9 @@ pub const ROUTES: &[Operation] = &[
         },
         || routing::post(tokenize::detokenize),
     ),
-    get("/ui", "Leads to the page of the server", || routing::get(page::redirect)).replies(Reply::Text),
-    get("/ui/", "The page of the server", || routing::get(page::index)).replies(Reply::File),
-    get("/ui/{file}", "A file of the page", || routing::get(page::file)).replies(Reply::File),
+    get("/ui", "Leads to the page of the server", || routing::get(page::redirect)).replies(Reply::Page),
+    get("/ui/", "The page of the server", || routing::get(page::index)).replies(Reply::Page),
+    get("/ui/{file}", "A file of the page", || routing::get(page::file)).replies(Reply::Page),
     get("/ui/settings", "Every setting, its value and where it comes from", || routing::get(page::settings))
         .admin(),
     post(
