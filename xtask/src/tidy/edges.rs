@@ -109,16 +109,19 @@ mod tests {
     }
 
     const REFUSED: &str =
-        "crates/core/Cargo.toml: `omnibus-core` must not know `mlx` (docs/architecture.md, crates)";
+        "crates/core/Cargo.toml: `omnibus-core` must not know `omnibus-mlx` (docs/architecture.md, crates)";
 
     #[test]
     fn an_edge_that_is_not_in_the_table_is_refused() {
         check_manifest("[dependencies]\nserde = \"1\"\n", &[]);
-        check_manifest("[dependencies]\nmlx = { workspace = true }\n", &[REFUSED]);
-        check_manifest("[dependencies]\nmlx.workspace = true\n", &[REFUSED]);
-        check_manifest("[dependencies]\narrays = { package = \"mlx\", path = \"../mlx\" }\n", &[REFUSED]);
-        check_manifest("[target.'cfg(unix)'.dependencies]\nmlx.workspace = true\n", &[REFUSED]);
-        check_manifest("[dev-dependencies]\nmlx.workspace = true\n", &[]);
+        check_manifest("[dependencies]\nomnibus-mlx = { workspace = true }\n", &[REFUSED]);
+        check_manifest("[dependencies]\nomnibus-mlx.workspace = true\n", &[REFUSED]);
+        check_manifest(
+            "[dependencies]\narrays = { package = \"omnibus-mlx\", path = \"../mlx\" }\n",
+            &[REFUSED],
+        );
+        check_manifest("[target.'cfg(unix)'.dependencies]\nomnibus-mlx.workspace = true\n", &[REFUSED]);
+        check_manifest("[dev-dependencies]\nomnibus-mlx.workspace = true\n", &[]);
     }
 
     #[test]
