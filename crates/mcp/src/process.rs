@@ -13,6 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
 
 use crate::environment;
 use crate::guard::{Breach, GuardedReader};
@@ -29,6 +30,8 @@ const WITH_LIMITS: &str =
 const LOG_BYTES: usize = 4096;
 /// How long a server may take to end once its input is closed.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the end of the log of a server that has ended is waited for.
+const LOG_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// What to start.
 pub struct Start<'a> {
@@ -51,6 +54,8 @@ pub struct Process {
     child: Child,
     group: Option<Pid>,
     log: Log,
+    /// Ends when the server's log does.
+    reading: JoinHandle<()>,
     breach: Breach,
     sandbox: Sandbox,
     /// The folder of a server without one.
@@ -99,10 +104,10 @@ impl Process {
             return Err("it has no pipes".to_owned());
         };
         let (log, stdout) = (Log::default(), GuardedReader::new(stdout));
-        tokio::spawn(log.clone().read(stderr));
+        let reading = tokio::spawn(log.clone().read(stderr));
         let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let breach = stdout.breach();
-        Ok((Self { child, group, log, breach, sandbox, _own_folder: own_folder }, (stdout, stdin)))
+        Ok((Self { child, group, log, reading, breach, sandbox, _own_folder: own_folder }, (stdout, stdin)))
     }
 
     /// What confines it.
@@ -122,6 +127,8 @@ impl Process {
             Ok(Err(error)) => format!("it ended: {error}"),
             Err(_) => "it closed its output".to_owned(),
         };
+        // What it wrote last may still be in the pipe, which one of its children may hold open.
+        _ = tokio::time::timeout(LOG_TIMEOUT, &mut self.reading).await;
         match self.log.last_line(secrets) {
             Some(line) => format!("{how}; it last logged: {line}"),
             None => how,
