@@ -33,12 +33,19 @@ export function chatView() {
   return view;
 }
 
-async function save() {
-  await keep(structuredClone(state.current));
+/** Keeps a conversation. A browser may have no room for it, or keep nothing at all. */
+async function save(conversation = state.current) {
+  try {
+    await keep(structuredClone(conversation));
+  } catch (error) {
+    state.failure = new Error(`This browser did not keep the conversation: ${error.message}`);
+    state.redraw();
+  }
 }
 
 async function drawList(list, open) {
-  const all = await conversations();
+  // A browser that keeps nothing has nothing to list.
+  const all = await conversations().catch(() => []);
   list.replaceChildren(...all.map((conversation) => {
     const isCurrent = conversation.id === state.current.id;
     return el("li", {},
@@ -218,7 +225,7 @@ function ended(conversation, problem) {
   state.running = null;
   state.failure = problem ?? null;
   state.stopButton.hidden = true;
-  keep(structuredClone(conversation));
+  save(conversation);
   state.redraw();
   announce(problem ? problem.message : "The answer is complete.");
 }

@@ -1,5 +1,7 @@
 // Elements, numbers and what views share.
 
+import { call } from "./api.js";
+
 /** An element with attributes (functions are listeners), and children. */
 export function el(name, attributes = {}, ...children) {
   const element = document.createElement(name);
@@ -62,6 +64,15 @@ export function whileShown(view, interval, refresh) {
 /** What a failed call says, in a view. */
 export function failure(error) {
   return el("p", { class: "error", role: "alert" }, error.message);
+}
+
+/** Shows what a call gives, or why it failed. */
+export async function fill(place, path, draw) {
+  try {
+    place.replaceChildren(draw(await call(path)));
+  } catch (error) {
+    place.replaceChildren(failure(error));
+  }
 }
 
 /** Offers a text as a file. */

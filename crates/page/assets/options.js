@@ -1,7 +1,7 @@
 // What a conversation asks of the model: only what is set here is sent.
 
 import { call } from "./api.js";
-import { el } from "./dom.js";
+import { el, failure } from "./dom.js";
 
 const NUMBERS = [
   ["temperature", "Temperature", "0", "2", "0.1"],
@@ -23,7 +23,7 @@ export function optionsView(options, changed) {
   };
   const labelled = (label, field) => el("p", {}, el("label", {}, label, " ", field));
   const models = el("select", { change: set("model") }, el("option", { value: "" }, "Default model"));
-  fillModels(models, options.model);
+  fillModels(models, options.model).catch((error) => models.after(failure(error)));
   const numbers = NUMBERS.map(([name, label, min, max, step]) =>
     labelled(label, el("input", { type: "number", min, max, step, value: options[name], placeholder: "default", change: set(name) })));
   const effort = el("select", { change: set("reasoning") }, ["", "none", "low", "medium", "high"].map((value) =>

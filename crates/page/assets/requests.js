@@ -1,7 +1,7 @@
 // What runs and waits, with a way to end it; sessions; what keys have used.
 
 import { call } from "./api.js";
-import { button, el, failure, number, table, whileShown } from "./dom.js";
+import { button, el, failure, fill, number, table, whileShown } from "./dom.js";
 
 export function requestsView() {
   const places = { running: el("div"), sessions: el("div"), usage: el("div") };
@@ -30,12 +30,4 @@ export function requestsView() {
   ]);
   whileShown(view, 2000, refresh);
   return view;
-}
-
-async function fill(place, path, draw) {
-  try {
-    place.replaceChildren(draw(await call(path)));
-  } catch (error) {
-    place.replaceChildren(failure(error));
-  }
 }

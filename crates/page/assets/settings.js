@@ -1,7 +1,7 @@
 // What the server runs with, and how other programs reach it.
 
-import { base, call } from "./api.js";
-import { copyButton, el, failure, table } from "./dom.js";
+import { base } from "./api.js";
+import { copyButton, el, fill, table } from "./dom.js";
 
 export function settingsView() {
   const clients = el("div");
@@ -12,14 +12,6 @@ export function settingsView() {
   fill(settings, "/ui/settings", ({ version, settings: all }) => table(`Version ${version}`, ["Setting", "Value", "From"],
     all.map(({ name, value, source }) => [name, value, source])));
   return view;
-}
-
-async function fill(place, path, draw) {
-  try {
-    place.replaceChildren(draw(await call(path)));
-  } catch (error) {
-    place.replaceChildren(failure(error));
-  }
 }
 
 function examples(model) {

@@ -8,7 +8,12 @@ use crate::markdown::{OPTIONS, html};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Blocks {
     open: String,
+    /// Bytes of it when its blocks were last looked for.
+    parsed: usize,
 }
+
+/// A long block is parsed again once it has grown by this share, so that all parses together take linear time.
+const GROWTH: usize = 16;
 
 /// What a piece of text has changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,12 +23,13 @@ pub struct Changes {
 }
 
 impl Blocks {
-    /// Adds text. A block is finished once a line of the next one is whole.
+    /// Adds text. A block is finished once a line of the next one is whole; after a long block, some lines later.
     pub fn push(&mut self, text: &str) -> Changes {
         self.open.push_str(text);
-        if !text.contains('\n') {
+        if !text.contains('\n') || self.open.len() - self.parsed < self.parsed / GROWTH {
             return Changes::default();
         }
+        self.parsed = self.open.len();
         let whole = self.open.rfind('\n').map_or(0, |end| end + 1);
         let starts = starts(self.open.get(..whole).unwrap_or_default());
         let Some(last) = starts.last().copied().filter(|last| *last > 0) else {
@@ -32,6 +38,7 @@ impl Blocks {
         let (finished, open) = self.open.split_at(last);
         let finished = each(finished, &starts);
         self.open = open.to_owned();
+        self.parsed = self.open.len();
         Changes { finished }
     }
 
@@ -120,6 +127,20 @@ mod tests {
         assert_eq!(blocks.tail(), "<pre><code class=\"language-py\">print(1)\n</code></pre>\n");
         blocks.push("```\n\nthen *this");
         assert_eq!(blocks.tail_bytes(), "```py\nprint(1)\n```\n\nthen *this".len());
+    }
+
+    #[test]
+    fn a_long_block_is_not_parsed_at_each_of_its_lines() {
+        let (mut blocks, mut parses, mut last) = (Blocks::default(), 0, 0);
+        blocks.push("```\n");
+        for _ in 0..20_000 {
+            assert_eq!(blocks.push("some line of code\n"), Changes::default());
+            parses += usize::from(blocks.parsed != last);
+            last = blocks.parsed;
+        }
+        assert!(parses < 300, "{parses} parses");
+        let after = (0..3000).map(|_| blocks.push("```\n\ntext\n\n# end\n").finished.len()).sum::<usize>();
+        assert!(after > 0, "the block is finished at last");
     }
 
     proptest! {

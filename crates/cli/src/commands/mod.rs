@@ -34,7 +34,7 @@ use std::process::ExitCode;
 use crate::args::ParsedArgs;
 use crate::command_name::CommandName;
 use crate::error::Error;
-use crate::settings::{Action, Config, DoctorSubject, Resolved};
+use crate::settings::{Action, Config, DoctorSubject, Resolved, runs_on_device};
 use crate::{libmlx, output};
 
 /// Runs a command.
@@ -93,38 +93,7 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
     }
 }
 
-/// Whether a command needs libmlx. `doctor` does not: it says what is missing.
+/// Whether a command needs libmlx. `doctor` needs none to say that it is missing.
 fn computes(name: CommandName, config: &Config) -> bool {
-    match name {
-        CommandName::Serve
-        | CommandName::Generate
-        | CommandName::Chat
-        | CommandName::Run
-        | CommandName::Convert
-        | CommandName::Perplexity
-        | CommandName::BenchEngine
-        | CommandName::BenchSpeculation
-        | CommandName::CachePrompt => true,
-        CommandName::Doctor => config.doctor.subject != DoctorSubject::Machine,
-        CommandName::Ps
-        | CommandName::Launch
-        | CommandName::Replay
-        | CommandName::Batch
-        | CommandName::Models
-        | CommandName::BenchServe
-        | CommandName::BenchSim
-        | CommandName::CacheList
-        | CommandName::CacheRemove
-        | CommandName::Pull
-        | CommandName::Push
-        | CommandName::ListModels
-        | CommandName::RemoveModels
-        | CommandName::McpList
-        | CommandName::McpCall
-        | CommandName::ServiceInstall
-        | CommandName::ServiceUninstall
-        | CommandName::ServiceStatus
-        | CommandName::ServiceLogs
-        | CommandName::Completions => false,
-    }
+    runs_on_device(name) || (name == CommandName::Doctor && config.doctor.subject != DoctorSubject::Machine)
 }

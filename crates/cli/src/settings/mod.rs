@@ -23,7 +23,7 @@ pub use mcp::{McpSettings, Pinning};
 pub use model_settings::config_of;
 pub use model_table::{ModelTable, Residency};
 pub use resolve::{Inputs, Resolved, resolve};
-pub use table::all;
+pub use table::{all, runs_on_device};
 pub use value::{Kind, Value, choice, texts};
 
 use crate::command_name::CommandName;

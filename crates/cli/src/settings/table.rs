@@ -72,18 +72,11 @@ const ADAPTED: &[CommandName] = &[
     CommandName::CachePrompt,
     CommandName::Convert,
 ];
-/// Commands that run arrays on a device.
-const DEVICE: &[CommandName] = &[
-    CommandName::Run,
-    CommandName::Serve,
-    CommandName::Generate,
-    CommandName::Chat,
-    CommandName::CachePrompt,
-    CommandName::BenchEngine,
-    CommandName::BenchSpeculation,
-    CommandName::Convert,
-    CommandName::Perplexity,
-];
+/// Commands that run arrays on a device. They load libmlx, and so does one that looks at it.
+const DEVICE: &[CommandName] = match LIBRARY {
+    [computing @ .., CommandName::Doctor] => computing,
+    all => all,
+};
 /// Commands that load libmlx.
 const LIBRARY: &[CommandName] = &[
     CommandName::Run,
@@ -205,6 +198,11 @@ const JSON: &[CommandName] = &[
 ];
 
 const MAX: u64 = i32::MAX as u64;
+
+/// Whether a command runs arrays on a device.
+pub fn runs_on_device(command: CommandName) -> bool {
+    DEVICE.contains(&command)
+}
 
 /// Sets what was chosen.
 fn choose(config: &mut Config, value: &Value) -> Result<(), String> {
