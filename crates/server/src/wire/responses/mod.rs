@@ -101,6 +101,7 @@ pub const REASONING: &[Field] = &[
     harmless("summary", "the summary is the reasoning itself"),
     harmless("context", "the chat template decides of which turns the model sees the reasoning"),
     harmless("generate_summary", "the older name of `summary`"),
+    harmless("mode", "there is one way of reasoning here"),
 ];
 
 /// Fields of `text`.
