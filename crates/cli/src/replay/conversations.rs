@@ -18,7 +18,7 @@ pub struct Conversations(BTreeMap<String, Conversation>);
 type Conversation = Mutex<Option<String>>;
 
 impl Conversations {
-    /// Those that any of the records names.
+    /// The ones that any of the records names.
     pub fn of(records: &[Record]) -> Self {
         let bodies = records.iter().filter_map(|record| record.body.as_ref());
         Self(bodies.filter_map(id).map(|id| (id.to_owned(), Conversation::default())).collect())
