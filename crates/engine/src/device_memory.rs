@@ -6,6 +6,7 @@
 use mlx::device::{Backend, Device, Info};
 
 use crate::memory_plan::{MemoryLimit, MemoryPlan};
+use crate::settings::WiredLimit;
 
 /// Share of the limit for everything that is not counted: code, driver buffers, fragmentation.
 const HEADROOM_SHARE: f64 = 0.05;
@@ -26,6 +27,11 @@ const CPU_SHARE: f64 = 0.25;
 const CPU_BYTES_MAX: u64 = 2 << 30;
 /// The default size of the KV cache where the free memory is unknown.
 const UNKNOWN_BYTES: u64 = 256 << 20;
+/// On unified memory, the least that other programs and the system are left by default, and the least share of it.
+const SYSTEM_BYTES_MIN: u64 = 8 << 30;
+const SYSTEM_SHARE: f64 = 0.25;
+/// The largest share that they are left: a machine of 8 GiB still serves a small model.
+const SYSTEM_SHARE_MAX: f64 = 0.5;
 /// The first macOS that keeps a process's GPU memory resident on request.
 const WIRED_SINCE_MACOS: u32 = 15;
 
@@ -84,13 +90,20 @@ impl DeviceMemory {
         }
     }
 
-    /// How much a model may use: what the device has, or less where the user says so.
+    /// How much a model may use: what the device has, or less where the user says so. Unified memory is other programs',
+    /// too: they are left a part of it unless the user says how much a model may use.
     pub(crate) fn limit(&self) -> Option<MemoryLimit> {
         let requested = self.requested_bytes.map(|bytes| limit(bytes, "--memory-limit"));
-        match (self.own_limit(), requested) {
-            (Some(own), Some(requested)) if own.bytes < requested.bytes => Some(own),
-            (own, requested) => requested.or(own),
+        match (self.own_limit(), requested.or_else(|| self.shared_limit())) {
+            (Some(own), Some(lower)) if own.bytes <= lower.bytes => Some(own),
+            (own, lower) => lower.or(own),
         }
+    }
+
+    /// What is left of unified memory beside the part of the system and of other programs.
+    fn shared_limit(&self) -> Option<MemoryLimit> {
+        let total = self.total_bytes.filter(|_| self.backend == Backend::Metal)?;
+        Some(limit(total - system_bytes(total), "the Mac's memory without the system's part"))
     }
 
     fn own_limit(&self) -> Option<MemoryLimit> {
@@ -148,12 +161,11 @@ impl DeviceMemory {
 
     /// What MLX's allocator is limited to under a plan. On a CPU its defaults stay.
     ///
-    /// On Metal the wired limit is the whole plan, so that an idle model is not paged out. Metal wires at most the
-    /// recommended working set, and MLX refuses more. Systems before macOS 15 have no such limit.
+    /// Metal wires at most the recommended working set, and MLX refuses more. Systems before macOS 15 have no such limit.
     ///
     /// On CUDA the headroom stays free: MLX launches ahead of what computes until it meets its limit, and where a prompt fills
     /// the device, each later step waits for the driver to find memory.
-    pub(crate) fn allocator_limits(&self, plan: &MemoryPlan) -> AllocatorLimits {
+    pub(crate) fn allocator_limits(&self, plan: &MemoryPlan, wired: WiredLimit) -> AllocatorLimits {
         if self.backend == Backend::Cpu {
             return AllocatorLimits::default();
         }
@@ -161,12 +173,16 @@ impl DeviceMemory {
         let kept_free = if self.backend == Backend::Cuda { plan.headroom_bytes } else { 0 };
         let has_wired_limit = self.backend == Backend::Metal
             && self.macos_major.is_some_and(|version| version >= WIRED_SINCE_MACOS);
-        let planned = plan.expected_peak_bytes() + plan.headroom_bytes;
+        let wired = match wired {
+            WiredLimit::Off => 0,
+            WiredLimit::Weights => plan.weights_bytes,
+            WiredLimit::Bytes(bytes) => bytes,
+        };
         let most = limit_bytes.into_iter().chain(self.working_set_bytes).min();
         AllocatorLimits {
             cache_bytes: Some((2 * plan.scratch_bytes).max(REUSE_BYTES_MIN)),
             memory_bytes: limit_bytes.map(|bytes| bytes.saturating_sub(kept_free)),
-            wired_bytes: most.filter(|_| has_wired_limit).map(|most| planned.min(most)),
+            wired_bytes: most.filter(|_| has_wired_limit).map(|most| wired.min(most)),
         }
     }
 }
@@ -187,6 +203,12 @@ impl AllocatorLimits {
         }
         Ok(())
     }
+}
+
+/// Bytes of unified memory that the system and other programs are left.
+fn system_bytes(total: u64) -> u64 {
+    let share = |share: f64| (total as f64 * share) as u64;
+    SYSTEM_BYTES_MIN.max(share(SYSTEM_SHARE)).min(share(SYSTEM_SHARE_MAX))
 }
 
 fn limit(bytes: u64, source: &str) -> MemoryLimit {

@@ -91,7 +91,7 @@ pub use request::{
 pub use sampling_parameter::{SAMPLING_PARAMETERS, SamplingDefaults, SamplingParameter};
 pub use settings::{
     AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, DraftPolicy, LongContext, NamedAdapter,
-    PreemptionPolicy, PrefixCache, PromptCacheFile, Schedule, Settings, WarmUp,
+    PreemptionPolicy, PrefixCache, PromptCacheFile, Schedule, Settings, WarmUp, WiredLimit,
 };
 pub use speculation::{DraftSource, DraftUsage, Speculation, SpeculationSettings};
 pub use start::{EngineHost, start, start_isolated, start_with, unloaded};

@@ -34,9 +34,11 @@ pub struct Settings {
     pub schedule: Schedule,
     /// The policy's targets.
     pub tuning: Tuning,
-    /// Most bytes that weights, KV cache and scratch take together. `None` is what the device and the system have; more
-    /// than that changes nothing.
+    /// Most bytes that weights, KV cache and scratch take together. `None` is what the device and the system have, on a
+    /// Mac less what is left to other programs. More than the device has changes nothing.
     pub memory_limit: Option<u64>,
+    /// What the system may not page out. Since macOS 15 on Metal only.
+    pub wired_limit: WiredLimit,
     /// Bytes for keys and values. `None` takes a share of what the machine has.
     pub kv_cache_memory: Option<u64>,
     /// Bytes of host memory for the blocks of preempted sequences, allocated as needed. `None` takes a share of the
@@ -140,6 +142,18 @@ pub enum LongContext {
     Allowed,
 }
 
+/// What of a GPU's memory the system may not page out while the model is idle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum WiredLimit {
+    /// Nothing: with wired memory Macs have ended in kernel panics.
+    #[default]
+    Off,
+    /// As many bytes as the weights take.
+    Weights,
+    /// So many bytes, at most what the system allows.
+    Bytes(u64),
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -152,6 +166,7 @@ impl Default for Settings {
             schedule: Schedule::default(),
             tuning: Tuning::default(),
             memory_limit: None,
+            wired_limit: WiredLimit::default(),
             kv_cache_memory: None,
             swap_space: None,
             preemption: PreemptionPolicy::default(),

@@ -154,7 +154,7 @@ impl Resolved {
 
 fn shown_value(setting: &Setting, value: &Value) -> String {
     match setting.kind {
-        Kind::Bytes => value.shown_size(),
+        Kind::Bytes | Kind::BytesOr(_) => value.shown_size(),
         _ => value.shown(),
     }
 }

@@ -159,7 +159,7 @@ fn every_default_parses_and_every_row_reads_its_own_kind() {
             Kind::Count(least, _) => least.to_string(),
             Kind::CountOrAll(_) => "-1".into(),
             Kind::Number(least, _) => least.to_string(),
-            Kind::Bytes => "1".into(),
+            Kind::Bytes | Kind::BytesOr(_) => "1".into(),
             Kind::Choice(choices) => choices[0].text.into(),
             Kind::Switch => "true".into(),
             // A file that there is: tests run in the crate's folder.

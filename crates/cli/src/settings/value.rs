@@ -19,6 +19,8 @@ pub enum Kind {
     Number(f64, f64),
     /// Bytes, with an optional unit: `512MB`, `4GiB`.
     Bytes,
+    /// Bytes, or one of these words.
+    BytesOr(&'static [Choice]),
     /// One of these values.
     Choice(&'static [Choice]),
     /// A flag without a value.
@@ -51,11 +53,11 @@ impl PartialEq for Choice {
 pub enum Value {
     /// Of [`Kind::Text`].
     Text(String),
-    /// Of [`Kind::Choice`].
+    /// Of [`Kind::Choice`] and [`Kind::BytesOr`].
     Choice(Choice),
     /// Of [`Kind::List`].
     List(Vec<String>),
-    /// Of [`Kind::Count`], [`Kind::CountOrAll`] (no limit is the largest number) and [`Kind::Bytes`].
+    /// Of [`Kind::Count`], [`Kind::CountOrAll`] (no limit is the largest number), [`Kind::Bytes`] and [`Kind::BytesOr`].
     Count(u64),
     /// Of [`Kind::Counts`].
     Counts(Vec<u64>),
@@ -75,11 +77,11 @@ impl Kind {
                 Ok(Value::List(items.iter().map(text).collect::<Result<_, _>>()?))
             }
             (
-                Self::Text(_) | Self::Choice(_) | Self::Bytes | Self::List(_) | Self::Counts(..),
+                Self::Text(_) | Self::Choice(_) | Self::Bytes | Self::BytesOr(_) | Self::List(_) | Self::Counts(..),
                 toml::Value::String(text),
             ) => self.parse(text),
             (
-                Self::Count(..) | Self::CountOrAll(_) | Self::Number(..) | Self::Bytes,
+                Self::Count(..) | Self::CountOrAll(_) | Self::Number(..) | Self::Bytes | Self::BytesOr(_),
                 toml::Value::Integer(number),
             ) => self.parse(&number.to_string()),
             (Self::Number(..), toml::Value::Float(number)) => self.parse(&number.to_string()),
@@ -122,6 +124,12 @@ impl Kind {
             Self::Bytes => {
                 bytes(text).map(Value::Count).ok_or_else(|| "must be a size such as 512MB or 4GiB".into())
             }
+            Self::BytesOr(words) => {
+                let word = words.iter().find(|word| word.text == text).copied().map(Value::Choice);
+                word.or_else(|| bytes(text).map(Value::Count)).ok_or_else(|| {
+                    format!("must be {} or a size such as 512MB or 4GiB", texts(words).join(", "))
+                })
+            }
             Self::Choice(choices) => {
                 let known = choices.iter().find(|choice| choice.text == text).copied();
                 known
@@ -144,6 +152,7 @@ impl Kind {
             Self::Counts(..) => Some("N,N".into()),
             Self::Number(..) => Some("X".into()),
             Self::Bytes => Some("SIZE".into()),
+            Self::BytesOr(words) => Some(format!("{}|SIZE", texts(words).join("|"))),
             Self::Choice(choices) => Some(texts(choices).join("|")),
             Self::Switch => None,
         }

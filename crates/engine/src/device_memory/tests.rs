@@ -60,34 +60,48 @@ fn taken(plan: &MemoryPlan) -> u64 {
 }
 
 #[test]
-fn a_mac_keeps_the_plan_resident() {
+fn nothing_is_wired_unless_it_is_asked_for() {
     let device = mac(15);
-    let working_set = 16 * GIB * 2 / 3;
     let full = plan(&device, 5 * GB, GB);
-    assert_eq!(taken(&full), working_set, "the default KV cache takes what is left of the working set");
-    assert_eq!(
-        device.allocator_limits(&full),
-        AllocatorLimits {
-            cache_bytes: Some(2 * GB),
-            memory_bytes: Some(working_set),
-            wired_bytes: Some(working_set),
-        }
-    );
-    let small = MemoryPlan { kv_bytes: GB, ..full };
-    assert_eq!(device.allocator_limits(&small).wired_bytes, Some(taken(&small)), "no more than is planned");
-    let above = MemoryPlan { kv_bytes: 100 * GB, ..small };
-    assert_eq!(device.allocator_limits(&above).wired_bytes, Some(working_set), "MLX refuses more");
+    assert_eq!(taken(&full), 8 * GIB, "the default KV cache takes what is left of the limit");
+    let off = device.allocator_limits(&full, WiredLimit::default());
+    let memory_bytes = Some(8 * GIB);
+    assert_eq!(off, AllocatorLimits { cache_bytes: Some(2 * GB), memory_bytes, wired_bytes: Some(0) });
+    let wired = |limit| device.allocator_limits(&full, limit).wired_bytes;
+    assert_eq!(wired(WiredLimit::Weights), Some(5 * GB));
+    assert_eq!(wired(WiredLimit::Bytes(GB)), Some(GB));
+    assert_eq!(wired(WiredLimit::Bytes(100 * GB)), memory_bytes, "no more than the plan's limit");
 }
 
 #[test]
 fn a_mac_before_macos_15_has_no_wired_limit() {
     let (old, new) = (mac(14), mac(26));
     let plan = plan(&old, 5 * GB, GB);
-    let expected = AllocatorLimits { wired_bytes: None, ..new.allocator_limits(&plan) };
-    assert_eq!(old.allocator_limits(&plan), expected);
-    assert!(new.allocator_limits(&plan).wired_bytes.is_some());
-    let unknown = DeviceMemory { macos_major: None, ..old };
-    assert_eq!(unknown.allocator_limits(&plan).wired_bytes, None);
+    let limits = |device: &DeviceMemory| device.allocator_limits(&plan, WiredLimit::Weights);
+    assert_eq!(limits(&old), AllocatorLimits { wired_bytes: None, ..limits(&new) });
+    assert!(limits(&new).wired_bytes.is_some());
+    assert_eq!(limits(&DeviceMemory { macos_major: None, ..old }).wired_bytes, None);
+}
+
+#[test]
+fn a_mac_leaves_memory_to_other_programs() {
+    // Gibibytes of the machine, and what a model may use of them.
+    for (total, most) in [(8, 4), (16, 8), (24, 16), (64, 48), (128, 96), (512, 384)] {
+        // Raised by the user with `iogpu.wired_limit_mb`.
+        let device = DeviceMemory {
+            total_bytes: Some(total * GIB),
+            working_set_bytes: Some(total * GIB),
+            ..mac(15)
+        };
+        let expected = limit(most * GIB, "the Mac's memory without the system's part");
+        assert_eq!(device.limit(), Some(expected), "{total} GiB");
+        let asked = DeviceMemory { requested_bytes: Some(total * GIB - GIB), ..device };
+        assert_eq!(asked.limit(), Some(limit(total * GIB - GIB, "--memory-limit")), "the user may take more");
+    }
+    let large = DeviceMemory { total_bytes: Some(36 * GIB), working_set_bytes: Some(24 * GIB), ..mac(15) };
+    assert_eq!(large.limit(), Some(limit(24 * GIB, "the GPU's recommended working set")));
+    let asked = DeviceMemory { requested_bytes: Some(30 * GIB), ..large };
+    assert_eq!(asked.limit(), large.limit(), "what Metal has not is not given");
 }
 
 #[test]
@@ -99,11 +113,11 @@ fn a_cuda_gpu_keeps_its_headroom_free() {
     assert!(plan.headroom_bytes > 11 * GB, "{plan}");
     let memory_bytes = Some(plan.expected_peak_bytes());
     assert_eq!(
-        device.allocator_limits(&plan),
+        device.allocator_limits(&plan, WiredLimit::Off),
         AllocatorLimits { cache_bytes: Some(4 * GB), memory_bytes, wired_bytes: None }
     );
     let small = MemoryPlan { kv_bytes: GB, ..plan.clone() };
-    assert_eq!(device.allocator_limits(&small).memory_bytes, memory_bytes, "what is free may be used");
+    assert_eq!(device.allocator_limits(&small, WiredLimit::Off).memory_bytes, memory_bytes, "what is free may be used");
     assert_eq!(device.swap_bytes(plan.left_bytes()), Some(100 * GB), "the host's memory is another one");
 }
 
@@ -122,7 +136,7 @@ fn a_cpu_keeps_mlxs_limits() {
     let plan = plan(&device, 3 * GB, GB);
     assert_eq!(plan.limit, Some(limit(24 * GB, "available memory")));
     assert_eq!((plan.headroom_bytes, plan.kv_bytes), (12 * GB / 10, CPU_BYTES_MAX));
-    assert_eq!(device.allocator_limits(&plan), AllocatorLimits::default());
+    assert_eq!(device.allocator_limits(&plan, WiredLimit::Off), AllocatorLimits::default());
     assert_eq!(device.swap_bytes(plan.left_bytes()), plan.left_bytes());
 }
 
@@ -141,13 +155,13 @@ fn the_least_limit_counts() {
 
 #[test]
 fn a_large_gpu_under_a_small_limit_plans_as_a_small_one() {
-    let working_set = 16 * GIB * 2 / 3;
+    let working_set = mac(15).limit().unwrap().bytes;
     let device = DeviceMemory { requested_bytes: Some(working_set), ..h200() };
     // Qwen3-4B in 4 bits fits a Mac of 16 GB. Llama-3.1-8B in bf16 does not: nothing is left for the KV cache.
     let plans = |weights| (plan(&device, weights, GB), plan(&mac(15), weights, GB));
     let (here, there) = plans(23 * GB / 10);
     assert_eq!((taken(&here), here.kv_bytes), (working_set, there.kv_bytes));
-    assert_eq!(device.allocator_limits(&here).memory_bytes, Some(working_set - here.headroom_bytes));
+    assert_eq!(device.allocator_limits(&here, WiredLimit::Off).memory_bytes, Some(working_set - here.headroom_bytes));
     let (here, there) = plans(16 * GB);
     assert_eq!((here.kv_bytes, there.kv_bytes), (0, 0));
 }

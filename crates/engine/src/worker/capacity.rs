@@ -107,7 +107,7 @@ impl Capacity {
         }
         (memory.kv_bytes, memory.kv_tokens) = (sizing.bytes(fits), longest);
         memory.swap_bytes = settings.swap_space.unwrap_or_else(|| memory.default_swap_bytes(&device));
-        device.allocator_limits(&memory).apply().map_err(StartError::new)?;
+        device.allocator_limits(&memory, settings.wired_limit).apply().map_err(StartError::new)?;
         let smaller = sizing.smaller(longest, needed);
         Ok(Self {
             smaller,

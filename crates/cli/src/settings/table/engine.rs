@@ -1,7 +1,7 @@
 //! Settings of the engine: scheduling, KV cache, and its process.
 
 use omnibus_engine::{
-    AsyncScheduling, DraftPolicy, DraftSource, PreemptionPolicy, PrefixCache, Schedule, WarmUp,
+    AsyncScheduling, DraftPolicy, DraftSource, PreemptionPolicy, PrefixCache, Schedule, WarmUp, WiredLimit,
 };
 
 use super::{
@@ -9,7 +9,7 @@ use super::{
     SCHEDULING, SERVE, TEXT, choose, microseconds,
 };
 use crate::settings::config::EngineIsolation;
-use crate::settings::{Kind, Scope, Setting, choice, program};
+use crate::settings::{Kind, Scope, Setting, Value, choice, program};
 
 /// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
@@ -263,14 +263,37 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         name: "memory-limit",
         short: None,
-        kind: Kind::Bytes,
-        default: "",
+        kind: Kind::BytesOr(&[choice("auto", |config| config.engine.memory_limit = None)]),
+        default: "auto",
         section: "Engine",
         commands: LOCAL_ENGINE,
         scope: Scope::Everywhere,
-        help: "Most memory for weights, KV cache and scratch together. Default: what the device and the system have.",
+        help: "Most memory for weights, KV cache and scratch together. `auto`: what the device and the system have; on a Mac 8 GiB or a quarter of the memory, whichever is more, but at most half of it, are left to other programs.",
         set: |config, value| {
-            config.engine.memory_limit = Some(value.count());
+            match value {
+                Value::Choice(word) => (word.apply)(config),
+                bytes => config.engine.memory_limit = Some(bytes.count()),
+            }
+            Ok(())
+        },
+    },
+    Setting {
+        name: "wired-limit",
+        short: None,
+        kind: Kind::BytesOr(&[
+            choice("off", |config| config.engine.wired_limit = WiredLimit::Off),
+            choice("weights", |config| config.engine.wired_limit = WiredLimit::Weights),
+        ]),
+        default: "off",
+        section: "Engine",
+        commands: LOCAL_ENGINE,
+        scope: Scope::Everywhere,
+        help: "Memory that macOS may not page out while the model is idle, since macOS 15. `weights`: as much as the weights take.",
+        set: |config, value| {
+            match value {
+                Value::Choice(word) => (word.apply)(config),
+                bytes => config.engine.wired_limit = WiredLimit::Bytes(bytes.count()),
+            }
             Ok(())
         },
     },
