@@ -6,8 +6,12 @@ mod tests {
 
     use expect_test::expect_file;
 
+    use crate::command_name::CommandName;
     use crate::command_table::{Argument, COMMANDS, Spec};
     use crate::settings::{Scope, Setting, of};
+
+    /// Commands that have all flags of another, of which a second list would say nothing new.
+    const BASES: &[(CommandName, CommandName)] = &[(CommandName::BenchEnergy, CommandName::BenchSpeculation)];
 
     const HEAD: &str = "\
 # The command line
@@ -44,7 +48,15 @@ Exit codes: 0 success, 1 failure, 2 wrong usage. Results go to stdout, everythin
                 _ = writeln!(text, "One of {}.", argument.choices.join(", "));
             }
         }
-        let settings: Vec<&Setting> = of(spec.name).collect();
+        let mut settings: Vec<&Setting> = of(spec.name).collect();
+        if let Some((_, base)) = BASES.iter().find(|(name, _)| *name == spec.name) {
+            let name = COMMANDS.iter().find(|spec| spec.name == *base).map(|spec| spec.path.join(" "));
+            let before = settings.len();
+            settings.retain(|setting| !of(*base).any(|other| std::ptr::eq(other, *setting)));
+            assert!(of(*base).all(|other| of(spec.name).any(|setting| setting.name == other.name)));
+            assert!(settings.len() < before);
+            _ = writeln!(text, "\nIt has the flags of `omnibus {}`, and these:", name.unwrap_or_default());
+        }
         if !settings.is_empty() {
             text += "\n| flag | default | variable | what it does |\n| --- | --- | --- | --- |\n";
             settings.iter().for_each(|setting| text += &row(setting));

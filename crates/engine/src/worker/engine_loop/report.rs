@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use omnibus_core::Tick;
 
-use super::EngineLoop;
+use super::{EngineLoop, LoopEnergy};
 use crate::error::Disconnected;
 use crate::message::{JobReport, JobUpdate, Report, StatsReport, StepStats};
 use crate::stats::{SchedulerStats, Stats};
@@ -104,6 +104,7 @@ impl EngineLoop {
             | JobUpdate::Hidden(_)
             | JobUpdate::TokenLogits(_)
             | JobUpdate::Drafted(_)
+            | JobUpdate::Energy(_)
             | JobUpdate::Token(_) => false,
         };
         let idle = self.in_flight.is_empty() && self.scheduler.is_idle();
@@ -124,6 +125,7 @@ impl EngineLoop {
             launches: device.launches,
             grammar: self.grammars.stats(),
             media: device.media,
+            energy: self.energy.as_ref().map(LoopEnergy::stats).unwrap_or_default(),
             active_memory_bytes: mlx::memory::active_memory() as u64,
             peak_memory_bytes: mlx::memory::peak_memory() as u64,
             cache_memory_bytes: mlx::memory::cache_memory() as u64,
