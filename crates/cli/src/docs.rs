@@ -11,7 +11,10 @@ mod tests {
     use crate::settings::{Scope, Setting, of};
 
     /// Commands that have all flags of another, of which a second list would say nothing new.
-    const BASES: &[(CommandName, CommandName)] = &[(CommandName::BenchEnergy, CommandName::BenchSpeculation)];
+    const BASES: &[(CommandName, CommandName)] = &[
+        (CommandName::Run, CommandName::Generate),
+        (CommandName::BenchEnergy, CommandName::BenchSpeculation),
+    ];
 
     const HEAD: &str = "\
 # The command line
@@ -50,12 +53,12 @@ Exit codes: 0 success, 1 failure, 2 wrong usage. Results go to stdout, everythin
         }
         let mut settings: Vec<&Setting> = of(spec.name).collect();
         if let Some((_, base)) = BASES.iter().find(|(name, _)| *name == spec.name) {
-            let name = COMMANDS.iter().find(|spec| spec.name == *base).map(|spec| spec.path.join(" "));
-            let before = settings.len();
-            settings.retain(|setting| !of(*base).any(|other| std::ptr::eq(other, *setting)));
-            assert!(of(*base).all(|other| of(spec.name).any(|setting| setting.name == other.name)));
-            assert!(settings.len() < before);
-            _ = writeln!(text, "\nIt has the flags of `omnibus {}`, and these:", name.unwrap_or_default());
+            let is_own = |setting: &&Setting| !of(*base).any(|other| std::ptr::eq(other, *setting));
+            assert!(of(*base).all(|other| settings.iter().any(|setting| setting.name == other.name)));
+            settings.retain(is_own);
+            let base = COMMANDS.iter().find(|spec| spec.name == *base).unwrap().path.join(" ");
+            let end = if settings.is_empty() { "." } else { ", and these:" };
+            _ = writeln!(text, "\nIt has the flags of `omnibus {base}`{end}");
         }
         if !settings.is_empty() {
             text += "\n| flag | default | variable | what it does |\n| --- | --- | --- | --- |\n";

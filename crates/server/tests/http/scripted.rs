@@ -10,10 +10,10 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use omnibus_engine::{
-    AddSpecial, Admission, Candidate, Capabilities, Class, Delta, EnergySource, EnergyUsage, Event, Failure, FinishReason, Health,
-    Input, Message, ModelDetails, ModelInfo, ModelState, Pooled, Pooler, PoolingRequest, Request,
-    RequestInfo, RequestState, SchedulerStats, Scoring, ScoringRequest, SessionInfo, Stats, Task, TokenInfo,
-    Transcription, Usage,
+    AddSpecial, Admission, Candidate, Capabilities, Class, Delta, EnergySource, EnergyUsage, Event, Failure,
+    FinishReason, Health, Input, Message, ModelDetails, ModelInfo, ModelState, Pooled, Pooler,
+    PoolingRequest, Request, RequestInfo, RequestState, SchedulerStats, Scoring, ScoringRequest, SessionInfo,
+    Stats, Task, TokenInfo, Transcription, Usage,
 };
 use omnibus_server::{Engine, Events, Lease, ModelName, PooledTexts, ScoredReplies, Transcripts};
 use serde_json::Value;

@@ -88,6 +88,9 @@ fn own(config: &Config, name: &str, flags: &[&str], variables: &[(&str, &str)]) 
 
 #[cfg(test)]
 mod tests {
+    use omnibus_engine::{PrefixCache, Settings};
+    use omnibus_offline::sim::{self, Machine, Report, Workload};
+
     use super::*;
 
     #[test]
@@ -95,5 +98,42 @@ mod tests {
         let error = Ablation::named("magic").unwrap_err();
         assert!(error.contains("`magic`") && error.contains("prefix-cache, chunked-prefill"), "{error}");
         assert_eq!(Ablation::named("spec").map(|ablation| ablation.flags), Ok(&["--draft", "off"][..]));
+    }
+
+    /// The settings of a server with these flags.
+    fn settings(flags: &[&str]) -> Settings {
+        let words = ["omnibus", "serve"].iter().chain(flags).map(std::ffi::OsString::from);
+        crate::args::parse(words).unwrap().resolve().unwrap().config.engine
+    }
+
+    /// The same load on a simulated server with these flags.
+    fn simulated(workload: Workload, flags: &[&str]) -> Report {
+        let arrivals = workload.arrivals(7, 64, 0.5);
+        sim::simulate(&settings(flags), &Machine::default(), &arrivals)
+    }
+
+    fn without(name: &str) -> &'static [&'static str] {
+        Ablation::named(name).unwrap().flags
+    }
+
+    #[test]
+    fn in_a_simulation_each_ablation_of_the_scheduler_changes_what_it_should() {
+        let (all, uncached) =
+            (simulated(Workload::Agents, &[]), simulated(Workload::Agents, without("prefix-cache")));
+        assert_eq!(settings(without("prefix-cache")).prefix_cache, PrefixCache::Off);
+        assert!(uncached.ttft.p50 > 2 * all.ttft.p50, "{:?} {:?}", uncached.ttft, all.ttft);
+        let (all, unfair) = (simulated(Workload::Flood, &[]), simulated(Workload::Flood, without("fair")));
+        assert!(unfair.ttft.p50 > all.ttft.p50, "{:?} {:?}", unfair.ttft, all.ttft);
+        let chunked = simulated(Workload::Agents, without("fair"));
+        let whole = simulated(Workload::Agents, without("chunked-prefill"));
+        assert!(whole.steps < chunked.steps, "{} {}", whole.steps, chunked.steps);
+    }
+
+    #[test]
+    fn in_a_simulation_what_is_outside_of_the_scheduler_changes_nothing() {
+        let all = format!("{:?}", simulated(Workload::Agents, &[]));
+        for name in ["isolation", "media-cache", "graphs", "kernels"] {
+            assert_eq!(format!("{:?}", simulated(Workload::Agents, without(name))), all, "{name}");
+        }
     }
 }

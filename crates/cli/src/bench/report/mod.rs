@@ -23,8 +23,14 @@ use crate::output;
 use crate::settings::Config;
 use results::Collected;
 
+/// Requests at once in closed loops, unless a flag says otherwise.
+const CONCURRENCY: usize = 8;
+/// Requests per second in open loops, unless a flag says otherwise.
+const REQUEST_RATE: f64 = 4.0;
+
 /// Starts the servers, sends the loads in turns, and puts the results together.
 pub async fn run(config: &Config) -> Result<Report, Error> {
+    let config = &with_load(config);
     let settings = &config.report;
     let contenders = contender::all(config)?;
     let mut collected = Collected::default();
@@ -40,6 +46,14 @@ pub async fn run(config: &Config) -> Result<Report, Error> {
         }
     }
     Ok(Report::new(config, &contenders, collected))
+}
+
+/// The settings, with a load where none is set.
+fn with_load(config: &Config) -> Config {
+    let mut config = config.clone();
+    config.bench.arrivals.concurrency.get_or_insert(CONCURRENCY);
+    config.bench.arrivals.rate.get_or_insert(REQUEST_RATE);
+    config
 }
 
 /// Writes `report.json` and `report.html` into a folder, which is created.
