@@ -104,7 +104,7 @@ struct EnergyRun<'a> {
 impl EnergyRun<'_> {
     async fn all(&self, drafts: String) -> Result<EnergyBench, Error> {
         // It teaches the engine what rows cost, and compiles what this needs.
-        self.case(1, Mode::Plain).await?;
+        round::run(self.handle, self.requests(self.prompts.len(), Mode::Plain, 1, "warm up"), 1).await?;
         let Some(source) = self.handle.stats().energy.source else { return Err(no_sensor()) };
         let (idle_watts, idle_seconds) = self.idle().await?;
         let mut cases = Vec::new();

@@ -38,11 +38,12 @@ fn mean(report: &Value, contender: &str, metric: &str) -> Option<f64> {
 #[test]
 fn a_report_shows_what_each_part_does() {
     let folder = Folder::new("parts");
-    let output = omnibus(&["bench", "report", "--ablate", "prefix-cache,spec,isolation", "--loads", "agents"])
-        .args(["--rounds", "1", "--num-prompts", "8", "--input-len", "64", "--output-len", "24"])
-        .args(["--ignore-eos", "--power-model", "20", "--out", folder.path()])
-        .output()
-        .unwrap();
+    let output =
+        omnibus(&["bench", "report", "--ablate", "prefix-cache,spec,isolation", "--loads", "agents"])
+            .args(["--rounds", "1", "--num-prompts", "8", "--input-len", "64", "--output-len", "24"])
+            .args(["--ignore-eos", "--power-model", "20", "--out", folder.path()])
+            .output()
+            .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let report = read(&folder.0);
     let of = |contender, metric| mean(&report, contender, metric).unwrap();
