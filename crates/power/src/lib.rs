@@ -3,14 +3,17 @@
 //! Invariant: no edge to a crate of ours. Energy is in whole microjoules, so that the shares of rows add up to the whole.
 //! A machine without a sensor has no meter: its energy is absent, not zero.
 
+mod attribution;
 mod curve;
+mod environment;
 mod estimate;
-mod ledger;
 mod meter;
 mod nvml;
+mod open;
 mod rapl;
 mod sensor;
 
-pub use ledger::{Ledger, Phase, Row, Totals};
+pub use attribution::{Attribution, Phase, Row, Totals};
 pub use meter::{Meter, PERIOD};
-pub use sensor::{Device, EnergySource, Sensor, SensorError, open};
+pub use open::{Device, open};
+pub use sensor::{EnergySource, Sensor, SensorError};

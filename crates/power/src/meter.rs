@@ -1,4 +1,4 @@
-//! A thread that samples a sensor, so that nobody else waits for one.
+//! A thread that samples a sensor, so that the engine never waits for one.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

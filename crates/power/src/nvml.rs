@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use nvml_wrapper::Device;
 use nvml_wrapper::error::NvmlError;
 
+use crate::environment::visible_gpus;
 use crate::sensor::{EnergySource, Sensor, SensorError};
 
 /// NVML, and which GPU is counted.
@@ -29,7 +30,7 @@ impl Nvml {
         // Installations without development files have only the name with the version.
         let versioned = nvml_wrapper::Nvml::builder().lib_path(OsStr::new("libnvidia-ml.so.1")).init();
         let library = versioned.or_else(|_| nvml_wrapper::Nvml::init()).map_err(failed)?;
-        let gpu = first_visible(std::env::var("CUDA_VISIBLE_DEVICES").ok().as_deref());
+        let gpu = first_visible(visible_gpus().as_deref());
         let mut nvml = Self { library, gpu };
         nvml.microjoules()?;
         Ok(nvml)

@@ -2,8 +2,10 @@
 //!
 //! Invariant: a flag overrides an `OMNIBUS_*` variable, which overrides `omnibus.toml`, which overrides the default.
 
+pub mod ablation;
 mod config;
 mod file;
+pub mod load_kind;
 mod mcp;
 mod model_settings;
 mod model_table;

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::bench::report::{Ablation, LoadKind};
+use super::ablation::Ablation;
+use super::load_kind::LoadKind;
 
 /// Which servers get which loads, and where the report goes.
 #[derive(Debug, Clone, Default)]

@@ -321,7 +321,7 @@ impl EngineLoop {
             return Ok(());
         }
         self.report_starts(plan, &allocation.lookups);
-        trace(plan, self.scheduler.cost());
+        report::trace(plan, self.scheduler.cost());
         self.compute_drafts(plan);
         let started = Instant::now();
         let (input, samples) = self.step_input(plan)?;
@@ -570,14 +570,6 @@ impl EngineLoop {
 
     fn now(&self) -> Tick {
         self.started_at.elapsed().as_micros() as Tick
-    }
-}
-
-fn trace(plan: &Plan, cost: &core::CostModel) {
-    if tracing::enabled!(tracing::Level::TRACE) {
-        let load = core::StepLoad::of(plan);
-        let expected_us = cost.predict(&load) as Tick;
-        tracing::trace!(step = plan.id.0, ?load, expected_us, "step launched");
     }
 }
 

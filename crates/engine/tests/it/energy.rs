@@ -27,7 +27,7 @@ fn requests_have_all_the_energy_of_their_steps() {
     assert!(all.prompt_microjoules > 0 && all.completion_microjoules > 0, "{all:?}");
     let stats = engine.stats().energy;
     assert_eq!(stats.source, Some(EnergySource::Estimate));
-    // A step that was launched ahead of a request's end is nobody's, so the totals may have more.
+    // A step that was launched ahead of a request's end belongs to no request, so the totals may have more.
     assert!(stats.prompt_millijoules_total >= all.prompt_microjoules / 1000, "{stats:?} {all:?}");
     assert!(stats.completion_millijoules_total >= all.completion_microjoules / 1000, "{stats:?} {all:?}");
 }

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::load_kind::LoadKind;
 use super::results::{Better, Metric, Report};
+use crate::settings::load_kind::LoadKind;
 
 /// A metric in both reports.
 #[derive(Debug, Clone, PartialEq, Serialize)]

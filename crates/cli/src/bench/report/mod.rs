@@ -5,15 +5,13 @@
 
 mod comparison;
 mod contender;
+mod generator;
 mod interval;
-mod load_kind;
 mod page;
 mod results;
 mod round;
 
 pub use comparison::compare;
-pub use contender::Ablation;
-pub use load_kind::LoadKind;
 pub use results::Report;
 
 use std::path::Path;

@@ -5,8 +5,8 @@
 use std::fmt::Write as _;
 
 use super::interval::Interval;
-use super::load_kind::LoadKind;
 use super::results::{Metric, Report, TABLE};
+use crate::settings::load_kind::LoadKind;
 
 const STYLE: &str = "\
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }

@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::contender::Contender;
 use super::interval::Interval;
-use super::load_kind::LoadKind;
-use super::round::Metrics;
 use crate::settings::Config;
+use crate::settings::load_kind::LoadKind;
 
 /// A metric of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -79,6 +78,9 @@ impl Metric {
         TABLE.iter().find(|(metric, ..)| *metric == self).map_or(Better::Neither, |(.., better)| *better)
     }
 }
+
+/// What one round gives. A metric that a server does not have is absent.
+pub type Metrics = BTreeMap<Metric, f64>;
 
 /// The values of all rounds.
 #[derive(Debug, Default)]

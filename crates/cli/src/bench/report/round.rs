@@ -1,20 +1,16 @@
 //! One load on one server, once: what a client measured, and what the server counted meanwhile.
 
-use std::collections::BTreeMap;
-
 use serde_json::Value;
 
 use super::contender::Contender;
-use super::load_kind::LoadKind;
-use super::results::Metric;
+use super::generator;
+use super::results::{Metric, Metrics};
 use crate::bench::load;
 use crate::bench::summary::{Percentiles, Summary, goodput};
 use crate::error::Error;
 use crate::server_client::ServerClient;
+use crate::settings::load_kind::LoadKind;
 use crate::settings::{BenchSettings, ClientSettings, Config};
-
-/// What one round gives. A metric that a server does not have is absent.
-pub type Metrics = BTreeMap<Metric, f64>;
 
 /// What our server counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -38,7 +34,7 @@ pub async fn run(
         seed: config.bench.seed.wrapping_add(1000 * round as u64 + load as u64),
         ..config.bench.clone()
     };
-    let settings = load.settings(&base);
+    let settings = generator::settings(load, &base);
     let before = counters(contender).await?;
     let run = load::measure(&settings, None).await?;
     let after = counters(contender).await?;

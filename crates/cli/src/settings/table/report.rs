@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{COMPARE, REPORT};
-use crate::bench::report::{Ablation, LoadKind};
+use crate::settings::ablation::Ablation;
+use crate::settings::load_kind::LoadKind;
 use crate::settings::report::peer;
 use crate::settings::{Kind, Scope, Setting};
 

@@ -3,16 +3,16 @@
 //! Invariant: the loop never waits for a sensor: the meter's thread reads it.
 
 use omnibus_core::{Plan, SequenceId};
-use omnibus_power::{Device, Ledger, Meter, Phase, Row};
+use omnibus_power::{Attribution, Device, Meter, Phase, Row};
 
 use super::{ActiveJob, EngineLoop};
 use crate::energy::{EnergyStats, EnergyUsage};
 use crate::message::{JobReport, JobUpdate};
 
-/// A meter, and who used what it counted.
+/// A meter, and which sequences used what it counted.
 pub(in crate::worker) struct LoopEnergy {
     meter: Meter,
-    ledger: Ledger,
+    attribution: Attribution,
 }
 
 impl LoopEnergy {
@@ -25,12 +25,12 @@ impl LoopEnergy {
         let sensor = omnibus_power::open(device, model_watts);
         let sensor = sensor.inspect_err(|error| tracing::debug!("no energy is counted: {error}")).ok()?;
         let meter = Meter::start(sensor)?;
-        let ledger = Ledger::new(meter.microjoules());
-        Some(Self { meter, ledger })
+        let attribution = Attribution::new(meter.microjoules());
+        Some(Self { meter, attribution })
     }
 
     pub(super) fn stats(&self) -> EnergyStats {
-        let totals = self.ledger.totals();
+        let totals = self.attribution.totals();
         EnergyStats {
             source: Some(self.meter.source()),
             watts: self.meter.watts(),
@@ -45,7 +45,7 @@ impl EngineLoop {
     /// Nothing was computed until now.
     pub(super) fn end_idle_time(&mut self) {
         if let Some(energy) = &mut self.energy {
-            energy.ledger.idle(energy.meter.microjoules());
+            energy.attribution.idle(energy.meter.microjoules());
         }
     }
 
@@ -68,10 +68,10 @@ impl EngineLoop {
     /// Shares the energy of a step that was just read.
     pub(super) fn share_energy(&mut self, rows: &[Row<SequenceId>]) {
         let Some(energy) = &mut self.energy else { return };
-        let parts = energy.ledger.step(energy.meter.microjoules(), rows);
+        let parts = energy.attribution.step(energy.meter.microjoules(), rows);
         let source = energy.meter.source();
         for (row, part) in rows.iter().zip(parts) {
-            // One that was cancelled meanwhile is not told; the totals have its part.
+            // One that was cancelled meanwhile gets no report; the totals have its part.
             let Some(active) = self.jobs.get_mut(&row.key) else { continue };
             let usage = active.energy.get_or_insert(EnergyUsage::none(source));
             match row.phase {

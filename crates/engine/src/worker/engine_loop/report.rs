@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use omnibus_core::Tick;
+use omnibus_core::{Plan, Tick};
 
 use super::{EngineLoop, LoopEnergy};
 use crate::error::Disconnected;
@@ -132,6 +132,15 @@ impl EngineLoop {
             ..self.stats.counters.clone()
         };
         StatsReport { stats, steps: std::mem::take(&mut self.stats.steps) }
+    }
+}
+
+/// Logs what a step is about to compute, and how long that should take.
+pub(super) fn trace(plan: &Plan, cost: &omnibus_core::CostModel) {
+    if tracing::enabled!(tracing::Level::TRACE) {
+        let load = omnibus_core::StepLoad::of(plan);
+        let expected_us = cost.predict(&load) as Tick;
+        tracing::trace!(step = plan.id.0, ?load, expected_us, "step launched");
     }
 }
 

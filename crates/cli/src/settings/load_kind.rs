@@ -1,6 +1,4 @@
-//! The loads of a report, in terms of the generator of `bench serve`.
-
-use crate::settings::{Arrivals, BenchSettings, Dataset};
+//! The loads of `bench report`, by their names.
 
 /// A load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
@@ -29,9 +27,6 @@ pub const LOADS: &[LoadKind] = &[
     LoadKind::Shared,
     LoadKind::Long,
 ];
-
-/// Requests of a burst.
-const BURST: usize = 8;
 
 impl LoadKind {
     /// Its name on the command line.
@@ -65,48 +60,14 @@ impl LoadKind {
             format!("--loads: there is no `{name}`; choose from {}", names.join(", "))
         })
     }
-
-    /// The generator's settings. `base` has the lengths, the number of requests, its rate and its concurrency.
-    pub fn settings(self, base: &BenchSettings) -> BenchSettings {
-        let closed = Arrivals { rate: None, ..base.arrivals };
-        let open = Arrivals { concurrency: None, ..base.arrivals };
-        let settings = BenchSettings { arrivals: closed, ..base.clone() };
-        match self {
-            Self::Closed => settings,
-            Self::Poisson => BenchSettings { arrivals: open, ..settings },
-            Self::Bursts => {
-                let rate = open.rate.map(|rate| rate / BURST as f64);
-                BenchSettings { arrivals: Arrivals { rate, burst: BURST, ..open }, ..settings }
-            }
-            Self::Agents => BenchSettings { dataset: Dataset::Turns, ..settings },
-            Self::Shared => BenchSettings { dataset: Dataset::SharedPrefix, ..settings },
-            Self::Long => BenchSettings { input_len: 8 * base.input_len, ..settings },
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn base() -> BenchSettings {
-        let arrivals = Arrivals { rate: Some(16.0), concurrency: Some(4), burst: 1 };
-        BenchSettings { input_len: 10, arrivals, ..BenchSettings::default() }
-    }
-
     #[test]
-    fn a_closed_loop_has_no_rate_and_an_open_one_no_limit() {
-        let arrivals = |load: LoadKind| load.settings(&base()).arrivals;
-        assert_eq!(arrivals(LoadKind::Closed), Arrivals { rate: None, concurrency: Some(4), burst: 1 });
-        assert_eq!(arrivals(LoadKind::Poisson), Arrivals { rate: Some(16.0), concurrency: None, burst: 1 });
-        assert_eq!(arrivals(LoadKind::Bursts), Arrivals { rate: Some(2.0), concurrency: None, burst: 8 });
-    }
-
-    #[test]
-    fn loads_have_prompts_of_their_own() {
-        assert_eq!(LoadKind::Long.settings(&base()).input_len, 80);
-        assert_eq!(LoadKind::Agents.settings(&base()).dataset, Dataset::Turns);
-        assert_eq!(LoadKind::Shared.settings(&base()).dataset, Dataset::SharedPrefix);
+    fn an_unknown_load_is_refused_with_the_names() {
         assert!(LoadKind::named("none").is_err_and(|error| error.contains("closed, poisson")));
         assert!(LOADS.iter().all(|load| LoadKind::named(load.name()) == Ok(*load)));
     }

@@ -1,4 +1,4 @@
-//! Who used the energy: the rows of steps, or nobody.
+//! What used the energy: the rows of steps, or idle time.
 //!
 //! Invariant: no clock and no sensor; what the meter shows is an argument. Every microjoule between two of its values goes
 //! to the rows of one step or to idle time, so the parts add up to the whole.
@@ -46,14 +46,14 @@ impl Totals {
 
 /// Shares energy out.
 #[derive(Debug, Clone, Default)]
-pub struct Ledger {
+pub struct Attribution {
     /// The value of the meter up to which all energy is shared out.
     shared: u64,
     totals: Totals,
 }
 
-impl Ledger {
-    /// A ledger that begins where the meter shows this.
+impl Attribution {
+    /// An attribution that begins where the meter shows this.
     pub fn new(meter: u64) -> Self {
         Self { shared: meter, totals: Totals::default() }
     }
@@ -109,18 +109,18 @@ mod tests {
 
     #[test]
     fn rows_pay_for_their_tokens_and_idle_time_is_apart() {
-        let mut ledger = Ledger::new(1000);
-        ledger.idle(1500);
-        let parts = ledger.step(2500, &[row(0, (true, 8)), row(1, (false, 1)), row(2, (false, 1))]);
+        let mut attribution = Attribution::new(1000);
+        attribution.idle(1500);
+        let parts = attribution.step(2500, &[row(0, (true, 8)), row(1, (false, 1)), row(2, (false, 1))]);
         assert_eq!(parts, [800, 100, 100]);
-        assert_eq!(ledger.totals(), Totals { prompt: 800, completion: 200, idle: 500 });
+        assert_eq!(attribution.totals(), Totals { prompt: 800, completion: 200, idle: 500 });
     }
 
     #[test]
     fn a_step_without_rows_is_idle() {
-        let mut ledger = Ledger::default();
-        assert!(ledger.step::<usize>(7, &[]).is_empty());
-        assert_eq!(ledger.totals().idle, 7);
+        let mut attribution = Attribution::default();
+        assert!(attribution.step::<usize>(7, &[]).is_empty());
+        assert_eq!(attribution.totals().idle, 7);
     }
 
     proptest! {
@@ -132,16 +132,16 @@ mod tests {
                 0..40,
             ),
         ) {
-            let (mut ledger, mut meter, mut parts) = (Ledger::new(start), start, 0);
+            let (mut attribution, mut meter, mut parts) = (Attribution::new(start), start, 0);
             for (used, is_step, rows) in entries {
                 meter += u64::from(used);
                 let rows: Vec<_> = rows.into_iter().enumerate().map(|(key, of)| row(key, of)).collect();
                 match is_step {
-                    true => parts += ledger.step(meter, &rows).iter().sum::<u64>(),
-                    false => ledger.idle(meter),
+                    true => parts += attribution.step(meter, &rows).iter().sum::<u64>(),
+                    false => attribution.idle(meter),
                 }
             }
-            let Totals { prompt, completion, idle } = ledger.totals();
+            let Totals { prompt, completion, idle } = attribution.totals();
             prop_assert_eq!(prompt + completion, parts);
             prop_assert_eq!(prompt + completion + idle, meter - start);
         }
@@ -149,7 +149,7 @@ mod tests {
         #[test]
         fn rows_with_equal_tokens_pay_equally(used: u32, rows in 1usize..300) {
             let rows: Vec<_> = (0..rows).map(|key| row(key, (false, 3))).collect();
-            let parts = Ledger::default().step(u64::from(used), &rows);
+            let parts = Attribution::default().step(u64::from(used), &rows);
             let (least, most) = (parts.iter().min().unwrap(), parts.iter().max().unwrap());
             prop_assert!(most - least <= 1);
         }
