@@ -37,7 +37,7 @@ impl Ablation {
     pub fn named(name: &str) -> Result<&'static Self, String> {
         ABLATIONS.iter().find(|ablation| ablation.name == name).ok_or_else(|| {
             let names: Vec<&str> = ABLATIONS.iter().map(|ablation| ablation.name).collect();
-            format!("--ablate: there is no `{name}`; choose from {}", names.join(", "))
+            format!("there is no `{name}`; choose from {}", names.join(", "))
         })
     }
 }

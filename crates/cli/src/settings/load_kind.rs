@@ -57,7 +57,7 @@ impl LoadKind {
     pub fn named(name: &str) -> Result<Self, String> {
         LOADS.iter().copied().find(|load| load.name() == name).ok_or_else(|| {
             let names: Vec<&str> = LOADS.iter().map(|load| load.name()).collect();
-            format!("--loads: there is no `{name}`; choose from {}", names.join(", "))
+            format!("there is no `{name}`; choose from {}", names.join(", "))
         })
     }
 }

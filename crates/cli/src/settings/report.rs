@@ -34,20 +34,29 @@ pub struct Targets {
     pub tpot: Duration,
 }
 
+/// Names with commas between them, or of several flags.
+pub fn names(list: &[String]) -> Vec<String> {
+    list.iter().flat_map(|text| text.split(',')).map(|name| name.trim().to_owned()).collect()
+}
+
 /// A peer as `NAME=URL`.
 pub fn peer(text: &str) -> Result<(String, String), String> {
-    let (name, url) = text.split_once('=').ok_or_else(|| format!("--peer: `{text}` is not NAME=URL"))?;
+    let (name, url) = text.split_once('=').ok_or_else(|| format!("`{text}` is not NAME=URL"))?;
     match url.starts_with("http://") {
         true => Ok((name.to_owned(), url.trim_end_matches('/').to_owned())),
-        false => {
-            Err(format!("--peer: `{url}` must begin with http://, as in {name}=http://127.0.0.1:8080/v1"))
-        }
+        false => Err(format!("`{url}` must begin with http://, as in {name}=http://127.0.0.1:8080/v1")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_have_commas_between_them() {
+        let list = ["a, b".to_owned(), "c".to_owned()];
+        assert_eq!(names(&list), ["a", "b", "c"]);
+    }
 
     #[test]
     fn a_peer_is_a_name_and_a_url() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{COMPARE, REPORT};
 use crate::settings::ablation::Ablation;
 use crate::settings::load_kind::LoadKind;
-use crate::settings::report::peer;
+use crate::settings::report::{names, peer};
 use crate::settings::{Kind, Scope, Setting};
 
 /// In the order of `--help`.
@@ -33,9 +33,9 @@ pub const SETTINGS: &[Setting] = &[
         section: "Report",
         commands: REPORT,
         scope: Scope::FlagOnly,
-        help: "Parts to switch off, each in a server of its own: prefix-cache, chunked-prefill, fair, spec, graphs, kernels, isolation or media-cache. May be repeated.",
+        help: "Parts to switch off, each in a server of its own: prefix-cache, chunked-prefill, fair, spec, graphs, kernels, isolation or media-cache, with commas between them.",
         set: |config, value| {
-            let names = value.list();
+            let names = names(&value.list());
             config.report.ablations =
                 names.iter().map(|name| Ablation::named(name)).collect::<Result<_, _>>()?;
             Ok(())
@@ -51,7 +51,7 @@ pub const SETTINGS: &[Setting] = &[
         scope: Scope::FlagOnly,
         help: "Loads: `closed` keeps --concurrency requests running, `poisson` and `bursts` send --request-rate requests a second, and `agents`, `shared` and `long` are closed loops of other prompts.",
         set: |config, value| {
-            let names = value.list();
+            let names = names(&value.list());
             config.report.loads = names.iter().map(|name| LoadKind::named(name)).collect::<Result<_, _>>()?;
             Ok(())
         },
