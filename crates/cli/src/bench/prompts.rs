@@ -31,7 +31,7 @@ pub fn prompts(settings: &BenchSettings) -> Vec<String> {
 }
 
 /// Turns of a conversation.
-const TURNS: usize = 4;
+pub const TURNS: usize = 4;
 
 /// Conversations beside each other: the first turns of all come first. A turn has as many words more as a prompt has.
 fn turns(settings: &BenchSettings) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! The loads of a report, in terms of the generator of `bench serve`.
 
+use crate::bench::prompts::TURNS;
 use crate::settings::load_kind::LoadKind;
 use crate::settings::{Arrivals, BenchSettings, Dataset};
 
@@ -18,7 +19,13 @@ pub fn settings(load: LoadKind, base: &BenchSettings) -> BenchSettings {
             let rate = open.rate.map(|rate| rate / BURST as f64);
             BenchSettings { arrivals: Arrivals { rate, burst: BURST, ..open }, ..settings }
         }
-        LoadKind::Agents => BenchSettings { dataset: Dataset::Turns, ..settings },
+        LoadKind::Agents => {
+            // A turn is sent when the one before it has ended, so no more at once than conversations.
+            let conversations = (base.num_warmups + base.num_prompts).div_ceil(TURNS);
+            let concurrency = closed.concurrency.map(|most| most.min(conversations));
+            let arrivals = Arrivals { concurrency, ..closed };
+            BenchSettings { dataset: Dataset::Turns, arrivals, ..settings }
+        }
         LoadKind::Shared => BenchSettings { dataset: Dataset::SharedPrefix, ..settings },
         LoadKind::Long => BenchSettings { input_len: 8 * base.input_len, ..settings },
     }

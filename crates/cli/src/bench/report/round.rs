@@ -74,10 +74,10 @@ fn of_server(before: Counters, after: Counters, summary: &Summary) -> Metrics {
         (Metric::AcceptedDrafts, after.accepted_drafts - before.accepted_drafts),
         (Metric::PeakMemory, after.peak_memory_bytes),
     ]);
-    if let (Some(before), Some(after)) = (before.joules, after.joules)
-        && after > before
-    {
-        metrics.insert(Metric::TokensPerJoule, summary.output_tokens as f64 / (after - before));
+    // A server that has just started has reported no energy before.
+    let joules = after.joules.map(|joules| joules - before.joules.unwrap_or_default());
+    if let Some(joules) = joules.filter(|joules| *joules > 0.0) {
+        metrics.insert(Metric::TokensPerJoule, summary.output_tokens as f64 / joules);
     }
     metrics
 }
