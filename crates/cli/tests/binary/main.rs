@@ -24,6 +24,7 @@ mod pictures;
 mod process;
 mod recordings;
 mod replaying;
+mod reports;
 mod request_extras;
 mod scripted_model;
 mod server_batches;
