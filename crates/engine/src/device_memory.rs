@@ -174,15 +174,15 @@ impl DeviceMemory {
         let has_wired_limit = self.backend == Backend::Metal
             && self.macos_major.is_some_and(|version| version >= WIRED_SINCE_MACOS);
         let wired = match wired {
-            WiredLimit::Off => 0,
-            WiredLimit::Weights => plan.weights_bytes,
-            WiredLimit::Bytes(bytes) => bytes,
+            WiredLimit::Off => None,
+            WiredLimit::Weights => Some(plan.weights_bytes),
+            WiredLimit::Bytes(bytes) => Some(bytes),
         };
         let most = limit_bytes.into_iter().chain(self.working_set_bytes).min();
         AllocatorLimits {
             cache_bytes: Some((2 * plan.scratch_bytes).max(REUSE_BYTES_MIN)),
             memory_bytes: limit_bytes.map(|bytes| bytes.saturating_sub(kept_free)),
-            wired_bytes: most.filter(|_| has_wired_limit).map(|most| wired.min(most)),
+            wired_bytes: wired.filter(|_| has_wired_limit).zip(most).map(|(wired, most)| wired.min(most)),
         }
     }
 }

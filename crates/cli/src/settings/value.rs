@@ -77,7 +77,12 @@ impl Kind {
                 Ok(Value::List(items.iter().map(text).collect::<Result<_, _>>()?))
             }
             (
-                Self::Text(_) | Self::Choice(_) | Self::Bytes | Self::BytesOr(_) | Self::List(_) | Self::Counts(..),
+                Self::Text(_)
+                | Self::Choice(_)
+                | Self::Bytes
+                | Self::BytesOr(_)
+                | Self::List(_)
+                | Self::Counts(..),
                 toml::Value::String(text),
             ) => self.parse(text),
             (

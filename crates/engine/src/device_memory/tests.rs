@@ -66,7 +66,7 @@ fn nothing_is_wired_unless_it_is_asked_for() {
     assert_eq!(taken(&full), 8 * GIB, "the default KV cache takes what is left of the limit");
     let off = device.allocator_limits(&full, WiredLimit::default());
     let memory_bytes = Some(8 * GIB);
-    assert_eq!(off, AllocatorLimits { cache_bytes: Some(2 * GB), memory_bytes, wired_bytes: Some(0) });
+    assert_eq!(off, AllocatorLimits { cache_bytes: Some(2 * GB), memory_bytes, wired_bytes: None });
     let wired = |limit| device.allocator_limits(&full, limit).wired_bytes;
     assert_eq!(wired(WiredLimit::Weights), Some(5 * GB));
     assert_eq!(wired(WiredLimit::Bytes(GB)), Some(GB));
@@ -88,11 +88,8 @@ fn a_mac_leaves_memory_to_other_programs() {
     // Gibibytes of the machine, and what a model may use of them.
     for (total, most) in [(8, 4), (16, 8), (24, 16), (64, 48), (128, 96), (512, 384)] {
         // Raised by the user with `iogpu.wired_limit_mb`.
-        let device = DeviceMemory {
-            total_bytes: Some(total * GIB),
-            working_set_bytes: Some(total * GIB),
-            ..mac(15)
-        };
+        let device =
+            DeviceMemory { total_bytes: Some(total * GIB), working_set_bytes: Some(total * GIB), ..mac(15) };
         let expected = limit(most * GIB, "the Mac's memory without the system's part");
         assert_eq!(device.limit(), Some(expected), "{total} GiB");
         let asked = DeviceMemory { requested_bytes: Some(total * GIB - GIB), ..device };
@@ -117,7 +114,11 @@ fn a_cuda_gpu_keeps_its_headroom_free() {
         AllocatorLimits { cache_bytes: Some(4 * GB), memory_bytes, wired_bytes: None }
     );
     let small = MemoryPlan { kv_bytes: GB, ..plan.clone() };
-    assert_eq!(device.allocator_limits(&small, WiredLimit::Off).memory_bytes, memory_bytes, "what is free may be used");
+    assert_eq!(
+        device.allocator_limits(&small, WiredLimit::Off).memory_bytes,
+        memory_bytes,
+        "what is free may be used"
+    );
     assert_eq!(device.swap_bytes(plan.left_bytes()), Some(100 * GB), "the host's memory is another one");
 }
 
@@ -161,7 +162,10 @@ fn a_large_gpu_under_a_small_limit_plans_as_a_small_one() {
     let plans = |weights| (plan(&device, weights, GB), plan(&mac(15), weights, GB));
     let (here, there) = plans(23 * GB / 10);
     assert_eq!((taken(&here), here.kv_bytes), (working_set, there.kv_bytes));
-    assert_eq!(device.allocator_limits(&here, WiredLimit::Off).memory_bytes, Some(working_set - here.headroom_bytes));
+    assert_eq!(
+        device.allocator_limits(&here, WiredLimit::Off).memory_bytes,
+        Some(working_set - here.headroom_bytes)
+    );
     let (here, there) = plans(16 * GB);
     assert_eq!((here.kv_bytes, there.kv_bytes), (0, 0));
 }
