@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use expect_test::{Expect, expect};
-use omnibus_engine::WarmUp;
+use omnibus_engine::{WarmUp, WiredLimit};
 
 use super::resolve::ValueSource;
 use super::*;
@@ -181,6 +181,19 @@ fn every_default_parses_and_every_row_reads_its_own_kind() {
             }
         }
     }
+}
+
+#[test]
+fn memory_is_a_size_or_a_word() {
+    let engine = |file: &str| resolved(&[], &[], file).map(|resolved| resolved.config.engine);
+    let wired = |value: &str| engine(&format!("wired-limit = {value}")).map(|engine| engine.wired_limit);
+    assert_eq!(wired("\"off\"").unwrap(), WiredLimit::Off);
+    assert_eq!(wired("\"weights\"").unwrap(), WiredLimit::Weights);
+    assert_eq!(wired("\"2GB\"").unwrap(), WiredLimit::Bytes(2_000_000_000));
+    let refused = wired("\"some\"").unwrap_err();
+    assert!(refused.contains("must be off, weights or a size such as 512MB or 4GiB"), "{refused}");
+    assert_eq!(engine("memory-limit = 5").unwrap().memory_limit, Some(5));
+    assert_eq!(engine("memory-limit = \"auto\"").unwrap().memory_limit, None);
 }
 
 #[test]
