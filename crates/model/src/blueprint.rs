@@ -3,6 +3,7 @@
 //! A new family usually adds no variant here, only a file in `families`. A new variant is a new
 //! computation: a folder in `mixers` or a file in `mlps`.
 
+mod cut;
 mod draft_head;
 mod footprint;
 mod manifest;
@@ -11,6 +12,7 @@ mod stage;
 mod summary;
 mod validate;
 
+pub(crate) use cut::Part;
 pub use draft_head::{DraftHeadInput, HeadStates, TokenTable};
 pub(crate) use manifest::{
     EMBED_NORM, FUSE, HISTORY_PARTS, HYPER_PARTS, MASKED_HEAD, OUTPUT_HISTORY, POSITIONS, RESIDUAL_GATES,
