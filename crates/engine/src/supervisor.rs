@@ -24,6 +24,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process_group};
+
 use crate::error::Disconnected;
 use crate::error::StartError;
 use crate::event::FinishReason;
@@ -406,6 +408,7 @@ impl Supervisor {
             .arg0("omnibus")
             .args(&self.isolation.arguments)
             .envs(self.isolation.variables.iter().map(|(name, value)| (name, value)))
+            .envs(threads_of_a_rank(self.start.settings.tensor_parallel_size))
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             // Stdout is for results, which the front prints.
             .stdout(Stdio::from(io::stderr()))
@@ -427,6 +430,9 @@ impl Supervisor {
     /// Makes sure that the process has ended. Returns its exit status in words.
     fn end_process(&mut self) -> String {
         let Some(mut process) = self.process.take() else { return "it was never started".to_owned() };
+        // Its group has the ranks that it started.
+        let group = Pid::from_child(&process.child);
+        let _already_dead = kill_process_group(group, Signal::KILL);
         let _already_dead = process.child.kill();
         let status = process.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         // The listener ends with the socket, whose other end is now closed.
@@ -453,6 +459,16 @@ impl Supervisor {
         }
         self.end_process();
     }
+}
+
+/// The variable by which the ranks of a model share this machine's cores, unless it is set.
+fn threads_of_a_rank(ranks: usize) -> Option<(&'static str, String)> {
+    const THREADS: &str = "OMNIBUS_CPU_THREADS";
+    if ranks == 1 || std::env::var_os(THREADS).is_some() {
+        return None;
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Some((THREADS, (cores / ranks).max(1).to_string()))
 }
 
 /// Passes a process's messages on, until its end.
