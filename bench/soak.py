@@ -28,7 +28,7 @@ REQUESTS_PER_ROUND = 40
 # Allowed growth since the first round: caches fill, threads start and end.
 HANDLES_MAX = 16
 BYTES_MAX = 192 << 20
-# What a request is told that ran alone at two ends of the engine.
+# In the error of a request that ran alone at two ends of the engine.
 GIVEN_UP = "this request ended the engine twice"
 
 

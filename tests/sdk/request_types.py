@@ -1,4 +1,9 @@
-"""The request types of OpenAI's and Anthropic's SDKs, field by field, against a running server: argv[1] is its address.
+"""The request types of OpenAI's and Anthropic's SDKs, field by field, against a running server.
+
+    request_types.py URL [CASES]
+
+URL is the server's root, such as http://127.0.0.1:8000. The types are those of Python's SDKs, or of others: CASES is a file
+with a list of [route, field, value], as request_types.mjs prints it.
 
 Each optional field is sent alone, with each kind of value that its type allows. No answer may be a 5xx; a refusal must name
 the field; and what the server does not know must be in `HARMLESS`, with the reason why no answer changes without it: the
@@ -20,7 +25,7 @@ from openai.types.responses import response_create_params as responses
 from anthropic.types import message_count_tokens_params as counting
 from anthropic.types import message_create_params as messages
 
-URL = sys.argv[1].rstrip("/") if len(sys.argv) > 1 else sys.exit("usage: request_types.py URL, such as http://127.0.0.1:8000")
+URL = sys.argv[1].rstrip("/")
 # Values of one kind, and depth of nested types, that are sent.
 VALUES_MAX = 12
 DEPTH_MAX = 5
@@ -151,19 +156,39 @@ def check(path, base, name, value):
     return None
 
 
+def types_of_python():
+    """A list of (route, field, value); None where a field has no value that is known here."""
+    for path, kind, _ in APIS:
+        for name, hint in fields(kind).items():
+            yield from ((path, name, value) for value in values(hint, name) or [None])
+
+
+def cases_of(file):
+    """A list of (route, field, value) with the examples of this file."""
+    with open(file, encoding="utf-8") as text:
+        found = json.load(text)
+    examples = {(path, name): EXAMPLES[name] for path, name, _ in found if name in EXAMPLES}
+    yield from ((path, name, value) for path, name, value in found if name not in EXAMPLES)
+    yield from ((path, name, value) for (path, name), several in examples.items() for value in several)
+
+
 def main():
     counts, wrong = collections.Counter(), []
-    for path, kind, base in APIS:
+    bases = {path: base for path, _, base in APIS}
+    for path, base in bases.items():
         status, text = post(path, base)
         assert status == 200, (path, status, text)
-        for name, hint in fields(kind).items():
-            if name in base or name == "stream":
-                continue
-            found = values(hint, name)
-            counts[path] += len(found)
-            if not found:
-                wrong.append(f"{path} {name}: no value of its type is known here")
-            wrong += filter(None, (check(path, base, name, value) for value in found))
+    for path, name, value in cases_of(sys.argv[2]) if len(sys.argv) > 2 else types_of_python():
+        base = bases[path]
+        if name in base or name == "stream":
+            continue
+        if value is None:
+            wrong.append(f"{path} {name}: no value of its type is known here")
+            continue
+        counts[path] += 1
+        found = check(path, base, name, value)
+        if found:
+            wrong.append(found)
     for line in wrong:
         print(line)
     print(", ".join(f"{path}: {count}" for path, count in counts.items()), f"requests; {len(wrong)} wrong")

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The SDKs of OpenAI, Anthropic and Ollama, of Python and of JavaScript where npm is reachable, against new servers: with the
-# embedded model, and with one that says given texts.
+# embedded model, and with one that says given texts; and the types of their requests, field by field.
 # Then schemathesis sends what /openapi.json allows, and much that it does not.
 # Usage: tests/sdk/run.sh [path of the omnibus binary]
 # Packages have the versions of requirements.txt and package-lock.json, and stay in the folder of builds.
@@ -77,10 +77,12 @@ if command -v node >/dev/null && command -v npm >/dev/null; then
         touch "$js/complete"
     fi
     if [ -e "$js/complete" ]; then
+        cp "$here/agents.mjs" "$here/ollama.mjs" "$here/request_types.mjs" "$js"
         for script in agents ollama; do
-            cp "$here/$script.mjs" "$js"
             node "$js/$script.mjs" "$url" "$work/hello.txt" PINEAPPLE
         done
+        node "$js/request_types.mjs" >"$work/cases.json"
+        "$venv/bin/python" "$here/request_types.py" "$url" "$work/cases.json"
     else
         echo "skipped: JavaScript's SDKs, because npm is not reachable"
     fi

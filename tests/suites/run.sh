@@ -1,7 +1,7 @@
 #!/bin/sh
 # What others test servers with, from packages: LangChain's standard tests, pydantic-ai and instructor, jevcompat for
-# decisions, vectors and ranking by the clients of Cohere, LangChain and LlamaIndex, and chats through the gateways
-# sglang-router, vllm-router and smg in front of two servers. All servers have the embedded model.
+# decisions, vectors and ranking by the clients of Cohere, LangChain and LlamaIndex, LiteLLM, guidellm's sweep, and chats
+# through the gateways sglang-router, vllm-router and smg in front of two servers. All servers have the embedded model.
 # Usage: tests/suites/run.sh [path of the omnibus binary]
 # Each list of packages has an environment of its own, which stays in the folder of builds.
 set -eu
@@ -64,6 +64,12 @@ environment jevcompat
 
 environment vectors
 "$venv/bin/python" "$here/vectors.py" "$first"
+
+environment litellm
+LITELLM_LOCAL_MODEL_COST_MAP=True "$venv/bin/python" "$here/through_litellm.py" "$first"
+
+environment guidellm
+"$venv/bin/python" "$here/sweep.py" "$venv/bin/guidellm" "$first" "$here/../../crates/cli/models/omnibus-mini"
 
 environment gateways
 for gateway in sglang-router vllm-router smg; do

@@ -87,7 +87,7 @@ pub use process::{EngineExit, run_engine};
 pub use request::{
     BadWords, CallLimit, Chat, Dry, Input, LOGPROB_TOKEN_IDS_MAX, OutputMode, ProgressReports, PromptEnd,
     ReasoningPlace, ReportedTokens, Request, SAMPLERS, SamplerKind, SamplerName, Sampling, Stop,
-    StructuredOutput, TOP_LOGPROBS_MAX, ToolChoice,
+    StructuredOutput, ToolChoice,
 };
 pub use sampling_parameter::{SAMPLING_PARAMETERS, SamplingDefaults, SamplingParameter};
 pub use settings::{

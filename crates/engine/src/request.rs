@@ -133,15 +133,31 @@ impl Request {
         }
     }
 
-    /// Fails with the first invalid field. Token ids are checked where the vocabulary is known.
+    /// Alternatives requested for each token of the answer, and of the prompt, with their fields.
+    pub fn alternatives(&self) -> [(&'static str, usize); 2] {
+        let of_answer = match self.input {
+            Input::Chat(_) => "top_logprobs",
+            Input::Text(_) | Input::Tokens(_) | Input::Infill { .. } => "logprobs",
+        };
+        [(of_answer, self.logprobs.unwrap_or(0)), ("prompt_logprobs", self.prompt_logprobs.unwrap_or(0))]
+    }
+
+    /// Fails where more than `most` alternatives are requested for a token.
+    pub fn validate_logprobs(&self, most: usize) -> Result<(), Failure> {
+        match self.alternatives().into_iter().find(|(_, count)| *count > most) {
+            None => Ok(()),
+            Some((field, _)) => {
+                Err(Failure::bad_request(field, format!("must be at most {most} (--max-logprobs)")))
+            }
+        }
+    }
+
+    /// Fails with the first invalid field. Token ids and counts of alternatives are checked where the model is known.
     pub fn validate(&self) -> Result<(), Failure> {
         self.sampling.validate()?;
         self.stop.validate()?;
         let enough = self.max_new_tokens.is_none_or(|most| self.stop.min_tokens <= most);
         check(enough, "min_tokens", "must be at most max_tokens")?;
-        for (field, count) in [("top_logprobs", self.logprobs), ("prompt_logprobs", self.prompt_logprobs)] {
-            check(count.unwrap_or(0) <= TOP_LOGPROBS_MAX, field, "must be at most 20")?;
-        }
         let named = self.logprob_token_ids.len();
         check(named <= LOGPROB_TOKEN_IDS_MAX, "logprob_token_ids", "must have at most 128 entries")?;
         check(self.logprobs.is_some() || named == 0, "logprob_token_ids", "goes with log-probabilities")?;
@@ -163,8 +179,6 @@ impl Request {
     }
 }
 
-/// Most alternatives reported for one token.
-pub const TOP_LOGPROBS_MAX: usize = 20;
 /// Most tokens whose log-probabilities are reported by their ids.
 pub const LOGPROB_TOKEN_IDS_MAX: usize = 128;
 /// Most stop strings of one request.

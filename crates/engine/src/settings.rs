@@ -11,6 +11,9 @@ use crate::speculation::SpeculationSettings;
 
 pub use omnibus_core::{DraftPolicy, PreemptionPolicy, PrefixCache, Schedule, Tuning};
 
+/// [`Settings::max_logprobs`] without a setting: what OpenAI's API has.
+pub(crate) const DEFAULT_MAX_LOGPROBS: usize = 20;
+
 /// An engine's settings. The defaults suit a single user on one machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
@@ -25,6 +28,8 @@ pub struct Settings {
     pub max_num_batched_tokens: Option<usize>,
     /// Most requests that wait; more are refused with [`crate::Failure::Busy`].
     pub max_queue: usize,
+    /// Most alternatives whose log-probabilities are reported for a token; `usize::MAX` is the whole vocabulary.
+    pub max_logprobs: usize,
     /// The scheduling policy.
     pub schedule: Schedule,
     /// The policy's targets.
@@ -143,6 +148,7 @@ impl Default for Settings {
             max_model_len: None,
             long_context: LongContext::default(),
             max_num_seqs: 64,
+            max_logprobs: DEFAULT_MAX_LOGPROBS,
             max_num_batched_tokens: None,
             max_queue: 1024,
             schedule: Schedule::default(),

@@ -3,6 +3,7 @@
 //! Invariant: only reads the records. An answer is compared where its request has one right answer.
 
 mod compare;
+mod conversations;
 mod play;
 mod report;
 

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::compare::{Outcome, Played, compare};
+use super::conversations::{self, Conversations};
 use crate::error::Error;
 
 /// The field that continues a stored response.
@@ -42,7 +43,8 @@ pub struct Server {
 pub async fn play(records: &[Record], server: &Server, pace: Pace) -> Result<Vec<Played>, Error> {
     let http = reqwest::Client::builder().no_proxy().build().map_err(Error::failed)?;
     let own = records.iter().filter_map(|record| record.answer.id.clone()).collect();
-    let player = Player { http, server, own, new_ids: watch::Sender::new(BTreeMap::new()) };
+    let conversations = Conversations::of(records);
+    let player = Player { http, server, own, new_ids: watch::Sender::new(BTreeMap::new()), conversations };
     match pace {
         Pace::Fast => {
             let mut played = Vec::new();
@@ -66,6 +68,7 @@ struct Player<'a> {
     own: BTreeSet<String>,
     /// The ids of new answers by those of recorded ones; none for an answer without an id.
     new_ids: watch::Sender<BTreeMap<String, Option<String>>>,
+    conversations: Conversations,
 }
 
 impl Player<'_> {
@@ -75,7 +78,15 @@ impl Player<'_> {
     }
 
     async fn play(&self, record: &Record) -> Played {
-        let body = self.body(record).await;
+        let mut turn = match &record.body {
+            Some(body) => self.conversations.turn(body).await,
+            None => None,
+        };
+        let conversation = match turn.as_deref_mut() {
+            Some(conversation) => self.conversation(conversation).await,
+            None => None,
+        };
+        let body = self.body(record, conversation).await;
         let since = Instant::now();
         let answered = self.answer(record, body).await;
         let total_s = since.elapsed().as_secs_f64();
@@ -96,8 +107,26 @@ impl Player<'_> {
         played
     }
 
+    /// The id of a conversation of this server, which is made for its first request. None where it could not be made.
+    async fn conversation(&self, conversation: &mut Option<String>) -> Option<String> {
+        if conversation.is_none() {
+            let made = self.post("/v1/conversations").json(&serde_json::json!({})).send().await.ok()?;
+            let made: Value = made.json().await.ok()?;
+            *conversation = made.get("id").and_then(Value::as_str).map(str::to_owned);
+        }
+        conversation.clone()
+    }
+
+    fn post(&self, path: &str) -> reqwest::RequestBuilder {
+        let request = self.http.post(format!("{}{path}", self.server.origin));
+        match &self.server.key {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        }
+    }
+
     /// The body of a record, with a model and with ids of this server.
-    async fn body(&self, record: &Record) -> Vec<u8> {
+    async fn body(&self, record: &Record, conversation: Option<String>) -> Vec<u8> {
         let Some(mut body) = record.body.clone() else {
             return record.body_text.clone().unwrap_or_default().into_bytes();
         };
@@ -118,19 +147,19 @@ impl Player<'_> {
                 body[PREVIOUS] = new.into();
             }
         }
+        if let Some(id) = conversation {
+            body[conversations::FIELD] = id.into();
+        }
         body.to_string().into_bytes()
     }
 
     async fn answer(&self, record: &Record, body: Vec<u8>) -> Result<(u16, Vec<u8>), reqwest::Error> {
-        let mut request = self.http.post(format!("{}{}", self.server.origin, record.path)).body(body);
+        let mut request = self.post(&record.path).body(body);
         for (name, value) in &record.headers {
             request = request.header(name, value);
         }
         if !record.headers.contains_key(CONTENT_TYPE.as_str()) {
             request = request.header(CONTENT_TYPE, "application/json");
-        }
-        if let Some(key) = &self.server.key {
-            request = request.bearer_auth(key);
         }
         let response = request.send().await?;
         Ok((response.status().as_u16(), response.bytes().await?.to_vec()))

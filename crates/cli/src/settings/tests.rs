@@ -157,6 +157,7 @@ fn every_default_parses_and_every_row_reads_its_own_kind() {
         let sample = match setting.kind {
             Kind::Counts(least, _) => format!("{least}, {least}"),
             Kind::Count(least, _) => least.to_string(),
+            Kind::CountOrAll(_) => "-1".into(),
             Kind::Number(least, _) => least.to_string(),
             Kind::Bytes => "1".into(),
             Kind::Choice(choices) => choices[0].text.into(),

@@ -11,6 +11,8 @@ pub enum Kind {
     List(&'static str),
     /// An integer within inclusive limits.
     Count(u64, u64),
+    /// An integer up to a limit, or -1 for no limit.
+    CountOrAll(u64),
     /// Integers within inclusive limits, with commas between them.
     Counts(u64, u64),
     /// A number within inclusive limits.
@@ -53,7 +55,7 @@ pub enum Value {
     Choice(Choice),
     /// Of [`Kind::List`].
     List(Vec<String>),
-    /// Of [`Kind::Count`] and [`Kind::Bytes`].
+    /// Of [`Kind::Count`], [`Kind::CountOrAll`] (no limit is the largest number) and [`Kind::Bytes`].
     Count(u64),
     /// Of [`Kind::Counts`].
     Counts(Vec<u64>),
@@ -76,9 +78,10 @@ impl Kind {
                 Self::Text(_) | Self::Choice(_) | Self::Bytes | Self::List(_) | Self::Counts(..),
                 toml::Value::String(text),
             ) => self.parse(text),
-            (Self::Count(..) | Self::Number(..) | Self::Bytes, toml::Value::Integer(number)) => {
-                self.parse(&number.to_string())
-            }
+            (
+                Self::Count(..) | Self::CountOrAll(_) | Self::Number(..) | Self::Bytes,
+                toml::Value::Integer(number),
+            ) => self.parse(&number.to_string()),
             (Self::Number(..), toml::Value::Float(number)) => self.parse(&number.to_string()),
             (Self::Switch, toml::Value::Boolean(on)) => Ok(Value::Switch(*on)),
             (kind, other) => Err(format!(
@@ -98,6 +101,11 @@ impl Kind {
                 count
                     .map(Value::Count)
                     .ok_or_else(|| format!("must be an integer from {least} to {}", limit(most)))
+            }
+            Self::CountOrAll(_) if text == "-1" => Ok(Value::Count(u64::MAX)),
+            Self::CountOrAll(most) => {
+                let count = text.parse().ok().filter(|count| *count <= most);
+                count.map(Value::Count).ok_or_else(|| format!("must be an integer from 0 to {most}, or -1"))
             }
             Self::Counts(least, most) => {
                 let count =
@@ -132,7 +140,7 @@ impl Kind {
     pub fn placeholder(self) -> Option<String> {
         match self {
             Self::Text(name) | Self::List(name) => Some(name.into()),
-            Self::Count(..) => Some("N".into()),
+            Self::Count(..) | Self::CountOrAll(_) => Some("N".into()),
             Self::Counts(..) => Some("N,N".into()),
             Self::Number(..) => Some("X".into()),
             Self::Bytes => Some("SIZE".into()),

@@ -66,6 +66,27 @@ fn recorded_requests_are_played_again_and_compared() {
 }
 
 #[test]
+fn requests_of_a_conversation_are_played_in_a_new_one() {
+    let folder = Folder::new("conversation");
+    let server = Server::start(&["--record", folder.path()]);
+    let made: Value = serde_json::from_str(&post(server.address, "/v1/conversations", "{}").body).unwrap();
+    for conversation in [made["id"].clone(), serde_json::json!({"id": made["id"]})] {
+        let body = serde_json::json!({
+            "input": "hi", "conversation": conversation, "max_output_tokens": 16, "temperature": 0,
+        });
+        assert_eq!(post(server.address, "/v1/responses", &body.to_string()).status, 200);
+    }
+    server.signal("TERM");
+    assert!(server.wait().0.success());
+    for options in [&["--fast"][..], &[]] {
+        let output = run(&[&["replay", folder.path(), "--json"], options].concat());
+        let rows = rows(&output);
+        let answers: Vec<&Value> = rows.iter().map(|row| &row["answer"]).collect();
+        assert_eq!(answers, ["same", "same"], "{rows:?}");
+    }
+}
+
+#[test]
 fn an_answer_that_differs_is_named_and_ends_in_1() {
     let folder = Folder::new("differs");
     record(&folder);

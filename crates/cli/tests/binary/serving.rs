@@ -121,6 +121,40 @@ fn usage_counts_tokens_and_a_repeated_prompt_is_cached() {
 }
 
 #[test]
+fn alternatives_are_bounded_by_the_setting() {
+    let top = |count: i64| json!({"max_tokens": 2, "logprobs": true, "top_logprobs": count});
+    let refused = |address: SocketAddr, count: i64| {
+        let body =
+            with(json!({"messages": [{"role": "user", "content": "Hi"}], "temperature": 0}), top(count));
+        let reply = post(address, CHAT, &body.to_string());
+        (reply.status, reply.json()["error"]["param"].clone())
+    };
+    let server = Server::start(&["--log", "error"]);
+    for count in [21, -1, -2] {
+        assert_eq!(refused(server.address, count), (400, json!("top_logprobs")), "{count}");
+    }
+    let prompt = json!({"prompt": "one two", "max_tokens": 1});
+    for field in ["logprobs", "prompt_logprobs"] {
+        let reply = post(server.address, TEXT, &with(prompt.clone(), json!({field: 21})).to_string());
+        assert_eq!((reply.status, &reply.json()["error"]["param"]), (400, &json!(field)), "{}", reply.body);
+    }
+    let whole = Server::start(&["--log", "error", "--max-logprobs", "-1"]);
+    let response = chat(whole.address, top(-1));
+    for token in response["choices"][0]["logprobs"]["content"].as_array().unwrap() {
+        let top: Vec<f64> = token["top_logprobs"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| entry["logprob"].as_f64().unwrap())
+            .collect();
+        assert!(top.len() > 1000, "{} alternatives", top.len());
+        let sum: f64 = top.iter().map(|logprob| logprob.exp()).sum();
+        assert!((sum - 1.0).abs() < 1e-3, "{sum}");
+        assert!(top.is_sorted_by(|first, second| first >= second));
+    }
+}
+
+#[test]
 fn log_probabilities_match_the_text() {
     let server = Server::start(&["--log", "error"]);
     let response = text(

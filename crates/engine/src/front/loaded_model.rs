@@ -94,7 +94,8 @@ impl LoadedModel {
         let capabilities = text.capabilities();
         let Ready { architecture, quantization, context_length, max_model_len, .. } = ready;
         let Ready { vocab_size, token_types, hidden_size, memory, adapters, .. } = ready;
-        let limits = ModelLimits { vocab_size, token_types, max_model_len };
+        let Settings { max_logprobs, max_num_seqs, .. } = *settings;
+        let limits = ModelLimits { vocab_size, token_types, max_model_len, max_logprobs, max_num_seqs };
         let mut names = source.names().into_iter();
         let info = ModelInfo {
             id: names.next().unwrap_or_default(),
@@ -293,6 +294,7 @@ impl LoadedModel {
         let max_new_tokens = model.limits.check(request, &tokenized.tokens)?;
         let mut sampling = request.sampling.clone();
         model.limits.check_tokens(request)?;
+        model.limits.check_logprobs(request, &tokenized.tokens)?;
         sampling.seed = Some(sampling.seed.unwrap_or_else(|| sampler::fresh_seed(self.seed, id.0)));
         let words = bad_words::tokens(&self.text.tokenizer, &sampling.bad_words.texts);
         sampling.bad_words.tokens =

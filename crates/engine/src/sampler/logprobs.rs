@@ -33,7 +33,7 @@ impl PendingLogprobs {
         let first = first.expand_dims(&[-1])?;
         let of = |tokens: &Array| take_rows(&all, &(tokens + &first));
         let chosen = of(&tokens.expand_dims(&[-1])?)? - &norm;
-        let top = (top as i32).min(vocab);
+        let top = i32::try_from(top).unwrap_or(i32::MAX).min(vocab);
         let top = if top == 0 {
             None
         } else {

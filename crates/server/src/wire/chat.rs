@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::fields::{Field, Fields, honoured, refused, type_error};
 use super::generation::{self, Generation, TOKENS_MAX};
-use super::logprobs::{ChatLogprobs, PromptLogprobs};
+use super::logprobs::{ChatLogprobs, PromptLogprobs, alternatives};
 use super::messages::{self, ContinuationMode, Message};
 use super::structured;
 use super::timings::{PromptProgress, Timings};
@@ -20,7 +20,10 @@ pub const FIELDS: &[Field] = &[
     honoured("messages", "the conversation; text only"),
     honoured("max_completion_tokens", "the newer name of `max_tokens`"),
     honoured("logprobs", "true reports the log-probability of each token"),
-    honoured("top_logprobs", "with `logprobs`: how many of the most likely tokens to report, at most 20"),
+    honoured(
+        "top_logprobs",
+        "with `logprobs`: how many of the most likely tokens to report, at most `--max-logprobs` (20), or -1 for all",
+    ),
     honoured(
         "tools",
         "functions and custom tools that the model may call, and MCP servers whose tools this server runs; `\"auto\"` is those \
@@ -228,7 +231,7 @@ fn max_tokens(fields: &mut Fields, old: Option<usize>) -> Result<Option<usize>, 
 
 fn logprobs(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
     let enabled = fields.flag("logprobs")?.unwrap_or(false);
-    let top = fields.count("top_logprobs", (0, super::logprobs::TOP_MAX))?;
+    let top = alternatives(fields, "top_logprobs")?;
     match (enabled, top) {
         (false, Some(1..)) => {
             Err(ApiError::invalid("top_logprobs", "`top_logprobs` needs `logprobs` to be true"))

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::fields::{Field, Fields, honoured, refused, token_ids, type_error};
 use super::gateway;
 use super::generation::{self, Generation, Streaming};
-use super::logprobs::{PromptLogprobs, TextLogprobs};
+use super::logprobs::{PromptLogprobs, TextLogprobs, alternatives};
 use super::structured;
 use super::timings::{PromptProgress, Timings};
 use super::usage::Usage;
@@ -19,7 +19,7 @@ pub const FIELDS: &[Field] = &[
     honoured("echo", "returns the prompt before the completion"),
     honoured(
         "logprobs",
-        "how many of the most likely tokens to report, at most 20, besides the token itself",
+        "how many of the most likely tokens to report, at most `--max-logprobs`, besides the token itself",
     ),
     honoured(
         "logprob_token_ids",
@@ -95,7 +95,7 @@ impl CompletionRequest {
             generation: Generation::read(&mut fields)?,
             prompts,
             echo: if fields.flag("echo")?.unwrap_or(false) { Echo::Include } else { Echo::Omit },
-            logprobs: fields.count("logprobs", (0, super::logprobs::TOP_MAX))?.or(named),
+            logprobs: alternatives(&mut fields, "logprobs")?.or(named),
             logprob_token_ids,
             suffix,
             best_of: fields.count("best_of", (1, generation::N_MAX))?,

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::fields::{Field, Fields, harmless, honoured, refused, token_ids, type_error};
 use super::gateway;
+use super::logprobs::alternatives;
 use super::samplers;
 use super::structured::{self, StructuredOutput};
 use crate::error::ApiError;
@@ -78,7 +79,7 @@ pub const FIELDS: &[Field] = &[
     honoured("stream_options", "`include_usage` and `continuous_usage_stats`"),
     honoured(
         "prompt_logprobs",
-        "vLLM's: returns the log-probabilities of the prompt's tokens, and of so many of the most likely ones, at most 20; not with `stream`",
+        "vLLM's: returns the log-probabilities of the prompt's tokens, and of so many of the most likely ones, at most `--max-logprobs`; not with `stream`",
     ),
     honoured(
         "truncate_prompt_tokens",
@@ -510,7 +511,7 @@ fn streaming(fields: &mut Fields) -> Result<Streaming, ApiError> {
 
 fn prompt_logprobs(fields: &mut Fields, streaming: Streaming) -> Result<Option<usize>, ApiError> {
     let at = "prompt_logprobs";
-    let count = fields.count(at, (0, super::logprobs::TOP_MAX))?;
+    let count = alternatives(fields, at)?;
     if count.is_some() && streaming != Streaming::Off {
         return Err(ApiError::invalid(at, format!("`{at}` cannot be streamed")));
     }

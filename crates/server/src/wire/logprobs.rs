@@ -4,8 +4,24 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Most alternatives per token.
-pub const TOP_MAX: usize = 20;
+use crate::error::ApiError;
+use crate::wire::fields::Fields;
+
+/// How many alternatives of a token are requested; -1, the whole vocabulary, is `usize::MAX`. The model's limits are checked
+/// where they are known.
+pub fn alternatives(fields: &mut Fields, name: &str) -> Result<Option<usize>, ApiError> {
+    let at = fields.at(name);
+    let count = |count: i128| match count {
+        -1 => Ok(usize::MAX),
+        count => usize::try_from(count).map_err(|_| {
+            ApiError::invalid(
+                &at,
+                format!("`{at}` must be -1 for the whole vocabulary or a count, not {count}"),
+            )
+        }),
+    };
+    fields.integer(name)?.map(count).transpose()
+}
 
 /// Log-probabilities of a chat choice or chunk.
 #[derive(Debug, Clone, PartialEq, Serialize)]

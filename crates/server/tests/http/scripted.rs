@@ -237,6 +237,7 @@ impl Engine for ScriptedEngine {
     fn submit(&self, request: Request) -> Result<Events, Failure> {
         self.check_model(request.model.as_deref())?;
         request.validate()?;
+        request.validate_logprobs(20)?;
         let unknown_token = request.sampling.logit_bias.keys().any(|id| *id >= VOCAB);
         if unknown_token {
             return Err(Failure::bad_request("logit_bias", "a token id is outside of the vocabulary"));

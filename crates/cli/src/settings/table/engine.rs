@@ -147,6 +147,20 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "max-logprobs",
+        short: None,
+        kind: Kind::CountOrAll(1 << 20),
+        default: "20",
+        section: "Engine",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Most alternatives of a token whose log-probabilities may be requested. -1 is the whole vocabulary, which a request then gets with -1.",
+        set: |config, value| {
+            config.engine.max_logprobs = value.count() as usize;
+            Ok(())
+        },
+    },
+    Setting {
         name: "schedule",
         short: None,
         kind: Kind::Choice(&[

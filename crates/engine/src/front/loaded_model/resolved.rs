@@ -8,6 +8,7 @@ use crate::front::adapters::AdapterUse;
 use crate::front::model_text::ModelText;
 use crate::info::{ModelDetails, ModelInfo};
 use crate::request::{Input, Request};
+use crate::settings::DEFAULT_MAX_LOGPROBS;
 
 /// A request's model, found once by its name.
 pub(super) struct Resolved<'a> {
@@ -27,12 +28,19 @@ pub(super) struct ModelLimits {
     pub(super) token_types: usize,
     /// Tokens of prompt and answer together.
     pub(super) max_model_len: usize,
+    /// Alternatives of a token.
+    pub(super) max_logprobs: usize,
+    /// Sequences in one step.
+    pub(super) max_num_seqs: usize,
 }
+
+/// Most alternatives in one message of the engine's process: 8 bytes each are below what a message may have.
+const MESSAGE_LOGPROBS_MAX: usize = 1 << 24;
 
 impl ModelLimits {
     /// Checks a request's prompt against them. The tokens that it may generate.
     pub(super) fn check(self, request: &Request, prompt: &[u32]) -> Result<usize, Failure> {
-        let Self { vocab_size, token_types, max_model_len } = self;
+        let Self { vocab_size, token_types, max_model_len, .. } = self;
         let field = match request.input {
             Input::Chat(_) => "messages",
             Input::Text(_) | Input::Tokens(_) | Input::Infill { .. } => "prompt",
@@ -57,6 +65,21 @@ impl ModelLimits {
 }
 
 impl ModelLimits {
+    /// Fails where more alternatives are requested than are reported, or than a message has room for.
+    pub(super) fn check_logprobs(self, request: &Request, prompt: &[u32]) -> Result<(), Failure> {
+        request.validate_logprobs(self.max_logprobs)?;
+        for (alternatives, rows) in request.alternatives().into_iter().zip([self.max_num_seqs, prompt.len()])
+        {
+            let (field, count) = alternatives;
+            let fit = (MESSAGE_LOGPROBS_MAX / rows.max(1)).max(DEFAULT_MAX_LOGPROBS);
+            if count.min(self.vocab_size) > fit {
+                let message = format!("must be at most {fit} where a step reports {rows} tokens");
+                return Err(Failure::bad_request(field, message));
+            }
+        }
+        Ok(())
+    }
+
     /// Fails for a token that a request names and the model does not have.
     pub(super) fn check_tokens(self, request: &Request) -> Result<(), Failure> {
         let biased = request.sampling.logit_bias.keys().map(|token| ("logit_bias", *token));

@@ -19,6 +19,7 @@ use serde_json::Value;
 
 use super::fields::{Field, Fields, harmless, honoured};
 use super::generation::{Generation, StreamUsage, Streaming};
+use super::logprobs::alternatives;
 use super::structured::{Enforced, Grammar, StructuredOutput, Whitespace, json_schema};
 use crate::error::ApiError;
 use keep_alive::KeepAlive;
@@ -39,7 +40,10 @@ pub const FIELDS: &[Field] = &[
         "how long the model stays loaded after this request, unless its memory is needed: a duration such as `5m`, or seconds; negative for ever; absent as the server was started",
     ),
     honoured("logprobs", "true reports the log-probability of each token"),
-    honoured("top_logprobs", "with `logprobs`: how many of the most likely tokens to report, at most 20"),
+    honoured(
+        "top_logprobs",
+        "with `logprobs`: how many of the most likely tokens to report, at most `--max-logprobs` (20), or -1 for all",
+    ),
     harmless("truncate", "a prompt that does not fit the context is refused"),
     harmless("shift", "an answer ends where the context does"),
 ];
@@ -127,6 +131,6 @@ fn format(fields: &mut Fields) -> Result<Option<StructuredOutput>, ApiError> {
 
 fn logprobs(fields: &mut Fields) -> Result<Option<usize>, ApiError> {
     let enabled = fields.flag("logprobs")?.unwrap_or(false);
-    let top = fields.count("top_logprobs", (0, super::logprobs::TOP_MAX))?;
+    let top = alternatives(fields, "top_logprobs")?;
     Ok(enabled.then_some(top.unwrap_or(0)))
 }

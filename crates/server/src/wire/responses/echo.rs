@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::error::ApiError;
 use crate::wire::fields::Fields;
-use crate::wire::logprobs::TOP_MAX;
+use crate::wire::logprobs::alternatives;
 
 /// What a response repeats of its request, besides what the request means.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,7 +39,7 @@ impl Echo {
             tool_choice: tool_choice.cloned().unwrap_or_else(|| "auto".into()),
             format: format.map_or_else(|| json!({"type": "text"}), with_name),
             max_tool_calls: fields.count("max_tool_calls", (1, CALLS_MAX))?,
-            top_logprobs: fields.count("top_logprobs", (0, TOP_MAX))?,
+            top_logprobs: alternatives(fields, "top_logprobs")?,
             user: fields.text("user")?,
             safety_identifier: fields.text("safety_identifier")?,
             prompt_cache_key: fields.text("prompt_cache_key")?,

@@ -57,7 +57,10 @@ pub const FIELDS: &[Field] = &[
         "`reasoning.encrypted_content` returns the reasoning for stateless clients, `message.output_text.logprobs` \
          the log-probabilities of the text; others are about tools that OpenAI's servers run",
     ),
-    honoured("top_logprobs", "how many of the most likely tokens to report, at most 20"),
+    honoured(
+        "top_logprobs",
+        "how many of the most likely tokens to report, at most `--max-logprobs` (20), or -1 for all",
+    ),
     honoured(
         "truncation",
         "`auto` leaves the oldest items out of an input that does not fit; with `disabled` it is refused",
@@ -98,6 +101,7 @@ pub const REASONING: &[Field] = &[
     harmless("summary", "the summary is the reasoning itself"),
     harmless("context", "the chat template decides of which turns the model sees the reasoning"),
     harmless("generate_summary", "the older name of `summary`"),
+    harmless("mode", "there is one way of reasoning here"),
 ];
 
 /// Fields of `text`.
