@@ -113,7 +113,12 @@ fn start_process(
     let (to_outputs, reports) = channel();
     let status = Arc::new(EngineStatus::new(isolation.watchdog));
     let outputs = Outputs { reports: to_outputs, status: Arc::clone(&status) };
-    let start = Start { source: name, settings: settings.clone(), watchdog: isolation.watchdog };
+    let start = Start {
+        source: name,
+        settings: settings.clone(),
+        watchdog: isolation.watchdog,
+        variables: isolation.variables.clone(),
+    };
     let Supervised { commands, ready, thread } = supervisor::start(isolation.clone(), start, outputs)?;
     let requests = hand_out(reports, &status, &commands)?;
     let processors = LogitsProcessors::default();

@@ -129,7 +129,7 @@ fn load(source: &Source, Own { settings, processors, launch }: &Own) -> Result<L
     if let Some(bytes) = settings.adapter_memory {
         model.limit_adapter_bytes(bytes);
     }
-    let draft = LoadedDrafter::load(source, &model, settings)?;
+    let draft = ranks::without_head(LoadedDrafter::load(source, &model, settings)?, settings)?;
     let mut settings = settings.on(mlx::device::default().map_err(StartError::new)?);
     let prompt_file = prompt_file::PromptFile::open(&mut settings, source, model.blueprint())?;
     let settings = &settings;

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use super::client::get;
 use super::isolation::{disturbed, process, requests, undisturbed};
 use super::process::{Server, run, signal, text};
 
@@ -42,6 +43,23 @@ fn streams_resume_after_a_rank_is_killed_or_stopped() {
 }
 
 #[test]
+fn a_draft_model_changes_no_token() {
+    let bodies = requests(3);
+    let expected = {
+        let server = Server::start(&["--log", "off", "--tensor-parallel-size", "2", "--draft", "off"]);
+        undisturbed(server.address, &bodies)
+    };
+    let draft = concat!(env!("CARGO_MANIFEST_DIR"), "/models/omnibus-mini");
+    let drafts = ["--draft", "model", "--draft-model", draft, "--draft-policy", "all"];
+    let arguments = [&["--log", "off", "--tensor-parallel-size", "2"][..], &drafts].concat();
+    let server = Server::start(&arguments);
+    assert_eq!(undisturbed(server.address, &bodies), expected);
+    let metrics = get(server.address, "/metrics").body;
+    let accepted = metrics.lines().find(|line| line.starts_with("omnibus_accepted_draft_tokens_total"));
+    assert!(accepted.is_some_and(|line| !line.ends_with(" 0")), "{accepted:?}");
+}
+
+#[test]
 fn ranks_do_not_outlive_their_server() {
     let server = two_ranks();
     server.signal("KILL");
@@ -60,7 +78,7 @@ fn check_refused(arguments: &[&str], why: &str) {
 
 #[test]
 fn what_ranks_cannot_do_is_refused_in_one_line() {
-    check_refused(&["--tensor-parallel-size", "7"], "--tensor-parallel-size may be 2");
+    check_refused(&["--tensor-parallel-size", "7"], "do not divide by 7; --tensor-parallel-size may be 2, 4");
     check_refused(&["--tensor-parallel-size", "2", "--in-process"], "leave out --in-process");
     check_refused(&["--tensor-parallel-size", "2", "--swap-space", "1G"], "does not work with --swap-space");
 }

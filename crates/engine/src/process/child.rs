@@ -58,9 +58,9 @@ fn serve(embedded: &'static [(&'static str, &'static [u8])]) -> io::Result<Engin
     std::thread::Builder::new()
         .name("omnibus-commands".to_owned())
         .spawn(move || read_commands(from, &commands, &stopping_too))?;
-    let Start { source, settings, watchdog } = start;
+    let Start { source, settings, watchdog, variables } = start;
     let name = source.clone();
-    let launch = RankLaunch::of_this_program(watchdog, move |socket, start| {
+    let launch = RankLaunch::of_this_program(watchdog, variables, move |socket, start| {
         wire::write(socket, &[ToEngine::Follow(name.clone(), Box::new(start))])
     })?;
     let source = files_of(source, embedded);

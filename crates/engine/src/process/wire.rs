@@ -1,5 +1,6 @@
 //! The messages between the front and an engine process.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ pub(crate) struct Start {
     pub(crate) settings: Settings,
     /// How long another rank may be silent.
     pub(crate) watchdog: Duration,
+    /// Added to the environment of other ranks, as to the process's own.
+    pub(crate) variables: Vec<(OsString, OsString)>,
 }
 
 /// Where a model is. Files compiled into the binary are in the engine process's binary, too.
@@ -134,8 +137,12 @@ mod tests {
     fn messages_to_the_engine_round_trip() {
         let (job, key, pixels) = job();
         let settings = Settings { chat_template: Some("{{ a }}".into()), ..Settings::default() };
-        let start =
-            Start { source: SourceName::Directory("a/b".into()), settings, watchdog: Duration::from_secs(3) };
+        let start = Start {
+            source: SourceName::Directory("a/b".into()),
+            settings,
+            watchdog: Duration::from_secs(3),
+            variables: vec![("A".into(), "b".into())],
+        };
         check(vec![
             ToEngine::Start(Box::new(start)),
             ToEngine::Command(Command::Submit(Box::new(job))),

@@ -18,4 +18,4 @@ pub(super) use group::RankGroup;
 pub(crate) use group::RankLaunch;
 pub(crate) use messages::FollowerStart;
 pub(super) use ranked_device::RankedDevice;
-pub(super) use rules::{settings_of_a_rank, without_encoders};
+pub(super) use rules::{settings_of_a_rank, without_encoders, without_head};

@@ -32,8 +32,9 @@ pub(crate) fn follow(source: Source, start: FollowerStart, mut socket: UnixStrea
             }
         }
         Err(error) => {
-            let refused = FromFollower::Refused(error.to_string());
-            return frames::write(&mut socket, &[refused]).map_err(lost);
+            // The first rank may have found the same, and have ended.
+            let _ended = frames::write(&mut socket, &[FromFollower::Refused(error.to_string())]);
+            return Ok(());
         }
     };
     while let Some(message) = frames::read(&mut socket).map_err(lost)? {

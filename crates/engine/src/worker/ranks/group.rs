@@ -1,6 +1,7 @@
 //! The first rank's side of a group: starts the followers, watches them, and sends them calls.
 
 use std::cell::RefCell;
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -28,13 +29,17 @@ pub(crate) struct RankLaunch {
     program: PathBuf,
     /// How long a rank may be silent.
     watchdog: Duration,
+    /// Added to this process's environment.
+    variables: Vec<(OsString, OsString)>,
     send: Box<dyn Fn(&mut UnixStream, FollowerStart) -> io::Result<()> + Send>,
 }
 
 impl RankLaunch {
-    /// Followers are further processes of this program, with its arguments. `send` sends one its start.
+    /// Followers are further processes of this program, with its arguments. `variables` are added to their environment: this
+    /// process was started with them and may have taken them from its own. `send` sends one its start.
     pub(crate) fn of_this_program(
         watchdog: Duration,
+        variables: Vec<(OsString, OsString)>,
         send: impl Fn(&mut UnixStream, FollowerStart) -> io::Result<()> + Send + 'static,
     ) -> io::Result<Self> {
         // The running program, even after another was installed at its path.
@@ -42,7 +47,7 @@ impl RankLaunch {
             true => PathBuf::from("/proc/self/exe"),
             false => std::env::current_exe()?,
         };
-        Ok(Self { program, watchdog, send: Box::new(send) })
+        Ok(Self { program, watchdog, variables, send: Box::new(send) })
     }
 
     /// Starts a follower. The calling thread must outlive it: it ends with the thread.
@@ -54,6 +59,7 @@ impl RankLaunch {
         command
             .arg0("omnibus")
             .args(std::env::args_os().skip(1))
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(io::stderr()));
         Ok((command.spawn()?, ours))

@@ -103,7 +103,9 @@ mod tests {
         let changes = SamplingChanges { removed: vec![SequenceId(7)], ..SamplingChanges::default() };
         let input = StepInput { changes: changes.clone(), logits_at: vec![2], ..StepInput::default() };
         let forward = DeviceCall::Forward { step: 3, after: None, input: Box::new(input) };
-        let Some(DeviceCall::Forward { step: 3, input, .. }) = shared(&forward) else { panic!("a forward pass") };
+        let Some(DeviceCall::Forward { step: 3, input, .. }) = shared(&forward) else {
+            panic!("a forward pass")
+        };
         assert_eq!(*input, StepInput { logits_at: vec![2], ..StepInput::default() });
         let sample = DeviceCall::Sample { step: 3, changes: Box::new(changes) };
         let Some(DeviceCall::Sample { changes, .. }) = shared(&sample) else { panic!("a sampling") };
