@@ -164,6 +164,30 @@ fn a_model_that_is_unloaded_ends_its_streams_first_and_comes_back() {
 }
 
 #[test]
+fn a_model_that_slept_finds_its_prefixes_on_the_disk() {
+    let folder = Folder::new("sleep");
+    let server = Server::start(&["--log", "off", "--cache-dir", folder.0.to_str().unwrap()]);
+    let prompt = "the bus stops here, ".repeat(40);
+    let first = complete(&server, "omnibus-mini", &prompt).json();
+    let asleep = || get(server.address, "/is_sleeping").json()["is_sleeping"].clone();
+    assert_eq!(asleep(), false);
+    assert_eq!(post(server.address, "/sleep?level=1&mode=abort", "").status, 400);
+    assert_eq!(post(server.address, "/sleep?level=1", "").json()["is_sleeping"], true);
+    assert_eq!(status(server.address, "omnibus-mini")["status"]["value"], "unloaded");
+    assert_eq!(asleep(), true);
+    assert_eq!(post(server.address, "/wake_up", "").json()["is_sleeping"], false);
+    let second = complete(&server, "omnibus-mini", &prompt).json();
+    assert_eq!(second["choices"][0]["text"], first["choices"][0]["text"]);
+    let cached = |reply: &Value| reply["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64();
+    assert_eq!(cached(&first), Some(0));
+    assert!(cached(&second) > Some(100), "{second}");
+    // A request wakes it, too.
+    assert_eq!(post(server.address, "/sleep", "").status, 200);
+    assert_eq!(complete(&server, "omnibus-mini", &prompt).status, 200);
+    assert_eq!(asleep(), false);
+}
+
+#[test]
 fn a_broken_model_is_its_own_fault_and_an_unknown_one_no_other() {
     let folder = Folder::new("pool-broken");
     let broken = folder.write("broken/config.json", "{}");

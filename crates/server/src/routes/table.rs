@@ -309,6 +309,15 @@ pub const ROUTES: &[Operation] = &[
         || routing::post(models::load::unload),
     )
     .admin(),
+    post("/sleep", "vLLM's: unloads the default model once its requests have ended", Body::None, || {
+        routing::post(models::sleep::sleep)
+    })
+    .admin(),
+    post("/wake_up", "vLLM's: loads the default model", Body::None, || routing::post(models::sleep::wake_up))
+        .admin(),
+    get("/is_sleeping", "vLLM's: whether the default model is unloaded", || {
+        routing::get(models::sleep::is_sleeping)
+    }),
     post(
         "/v1/load_lora_adapter",
         "Loads an adapter; with --allow-runtime-lora-updating",
