@@ -132,6 +132,7 @@ impl Fixture {
     }
 
     /// What a rank of several computes of the fixture's model.
+    #[allow(dead_code, reason = "the example has no ranks")]
     pub fn part(&self, kernels: Kernels, shard: Shard) -> Result<Model, String> {
         let say = |error: &dyn std::fmt::Display| format!("{}: {error}", self.name);
         let blueprint = families::read(&self.config).map_err(|error| say(&error))?;
