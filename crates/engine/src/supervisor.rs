@@ -408,7 +408,6 @@ impl Supervisor {
             .arg0("omnibus")
             .args(&self.isolation.arguments)
             .envs(self.isolation.variables.iter().map(|(name, value)| (name, value)))
-            .envs(threads_of_a_rank(self.start.settings.tensor_parallel_size))
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             // Stdout is for results, which the front prints.
             .stdout(Stdio::from(io::stderr()))
@@ -459,16 +458,6 @@ impl Supervisor {
         }
         self.end_process();
     }
-}
-
-/// The variable by which the ranks of a model share this machine's cores, unless it is set.
-fn threads_of_a_rank(ranks: usize) -> Option<(&'static str, String)> {
-    const THREADS: &str = "OMNIBUS_CPU_THREADS";
-    if ranks == 1 || std::env::var_os(THREADS).is_some() {
-        return None;
-    }
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Some((THREADS, (cores / ranks).max(1).to_string()))
 }
 
 /// Passes a process's messages on, until its end.

@@ -12,7 +12,6 @@ mod stage;
 mod summary;
 mod validate;
 
-pub(crate) use cut::Part;
 pub use draft_head::{DraftHeadInput, HeadStates, TokenTable};
 pub(crate) use manifest::{
     EMBED_NORM, FUSE, HISTORY_PARTS, HYPER_PARTS, MASKED_HEAD, OUTPUT_HISTORY, POSITIONS, RESIDUAL_GATES,

@@ -157,14 +157,7 @@ impl Model {
         let norm = norm.transpose()?;
         store.params().evaluate()?;
         let layers = load_layers(&blueprint, &mut store)?;
-        let head = match blueprint.head {
-            Head::Own if stage.gives_logits() => Some(store.linear("lm_head")?),
-            Head::Tied if stage.gives_logits() => match (&embed, &shard) {
-                (Some(embed), Some(shard)) => Some(embed.rows(shard.range(blueprint.vocab))?),
-                _ => None,
-            },
-            Head::Own | Head::Tied | Head::OwnIfPresent | Head::Target | Head::Absent => None,
-        };
+        let head = load_head(&blueprint, &mut store, embed.as_ref(), shard.as_ref())?;
         let masked_head = blueprint.masked_head.filter(|_| stage.gives_logits());
         let masked_head = masked_head.map(|spec| MaskedHeadBlock::load(spec, &mut store)).transpose()?;
         store.params().evaluate()?;
@@ -400,6 +393,23 @@ impl Model {
     pub fn take_launch_problem(&self) -> Option<String> {
         self.step_graphs.as_ref().and_then(StepGraphs::take_problem)
     }
+}
+
+/// What gives the logits, if that is not the embedding: a head of its own, or a rank's rows of the embedding.
+fn load_head(
+    blueprint: &Blueprint,
+    store: &mut Store,
+    embed: Option<&Embedding>,
+    shard: Option<&Shard>,
+) -> Result<Option<Linear>, LoadError> {
+    if !blueprint.stage.gives_logits() {
+        return Ok(None);
+    }
+    Ok(match (blueprint.head, embed.zip(shard)) {
+        (Head::Own, _) => Some(store.linear("lm_head")?),
+        (Head::Tied, Some((embed, shard))) => Some(embed.rows(shard.range(blueprint.vocab))?),
+        (Head::Tied | Head::OwnIfPresent | Head::Target | Head::Absent, _) => None,
+    })
 }
 
 /// The layers that have weights, each resident before the next is read.

@@ -68,6 +68,42 @@ impl Shard {
     }
 }
 
+/// Which part of a network a rank computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) rank: usize,
+    pub(crate) ranks: usize,
+    /// Widths are cut at multiples of this where they are multiples of it: groups of quantized weights stay whole.
+    pub(crate) unit: usize,
+}
+
+impl Part {
+    /// The columns of a width, which need not divide evenly.
+    pub(crate) fn columns(self, width: usize) -> Range<usize> {
+        let unit = if width.is_multiple_of(self.unit.max(1)) { self.unit.max(1) } else { 1 };
+        let units = width / unit;
+        let cut = |rank: usize| units * rank / self.ranks.max(1) * unit;
+        cut(self.rank)..cut(self.rank + 1)
+    }
+
+    /// How many columns of a width; an error in one line where some rank would have none.
+    pub(crate) fn width(self, width: usize, what: &str) -> Result<usize, String> {
+        // Of all ranks, the first has the fewest columns.
+        match (Self { rank: 0, ..self }).columns(width).len() {
+            0 => Err(format!("{width} {what} are too few for {} ranks", self.ranks)),
+            _ => Ok(self.columns(width).len()),
+        }
+    }
+
+    /// How many of these heads, which divide evenly or not at all.
+    pub(crate) fn heads(self, count: usize, what: &str) -> Result<usize, String> {
+        match count.checked_rem(self.ranks) {
+            Some(0) if count > 0 => Ok(count / self.ranks),
+            _ => Err(format!("{count} {what} do not divide by {}", self.ranks)),
+        }
+    }
+}
+
 /// `[.., width]` as `[rows, width]`, f32.
 fn rows(x: &Array) -> mlx::Result<Array> {
     x.reshape(&[-1, x.dim(-1)?])?.astype(Dtype::F32)

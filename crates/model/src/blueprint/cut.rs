@@ -2,49 +2,14 @@
 //!
 //! Invariant: sizes only. Which tensors a rank reads follows from the shapes of this blueprint's manifest beside the whole one's.
 
-use std::ops::Range;
-
 use super::Blueprint;
 use crate::Activation;
 use crate::mixers::{Attention, LatentAttention, Mixer, NormOver, OutNorm, Parallel};
 use crate::mlps::{DenseAndRouted, Expert, GatedMlp, Mlp, Moe, PlainMlp};
+use crate::shard::Part;
 
 /// Why a network cannot be divided, in one line.
 type Refusal = String;
-
-/// Which part of a network a rank computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Part {
-    pub(crate) rank: usize,
-    pub(crate) ranks: usize,
-    /// Widths are cut at multiples of this where they are multiples of it: groups of quantized weights stay whole.
-    pub(crate) unit: usize,
-}
-
-impl Part {
-    /// The columns of a width, which need not divide evenly.
-    pub(crate) fn columns(self, width: usize) -> Range<usize> {
-        let unit = if width.is_multiple_of(self.unit.max(1)) { self.unit.max(1) } else { 1 };
-        let units = width / unit;
-        let cut = |rank: usize| units * rank / self.ranks.max(1) * unit;
-        cut(self.rank)..cut(self.rank + 1)
-    }
-
-    fn width(self, width: usize, what: &str) -> Result<usize, Refusal> {
-        // Of all ranks, the first has the fewest columns.
-        match (Self { rank: 0, ..self }).columns(width).len() {
-            0 => Err(format!("{width} {what} are too few for {} ranks", self.ranks)),
-            _ => Ok(self.columns(width).len()),
-        }
-    }
-
-    fn heads(self, count: usize, what: &str) -> Result<usize, Refusal> {
-        match count.checked_rem(self.ranks) {
-            Some(0) if count > 0 => Ok(count / self.ranks),
-            _ => Err(format!("{count} {what} do not divide by {}", self.ranks)),
-        }
-    }
-}
 
 impl Blueprint {
     /// What a rank computes: attention by heads, MLPs and experts by their widths. Ranks share a KV head where there are more

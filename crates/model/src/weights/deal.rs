@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use mlx::Array;
 
 use super::{LoadError, Weights};
-use crate::blueprint::{Blueprint, Head, Part};
+use crate::blueprint::{Blueprint, Head};
 use crate::manifest::{Manifest, TensorRole};
 use crate::quantization::Quantization;
-use crate::shard::Shard;
+use crate::shard::{Part, Shard};
 
 /// More ranks than this are not proposed.
 const RANKS_MAX: usize = 16;

@@ -118,7 +118,7 @@ fn what_does_not_divide_is_refused_with_the_sizes_that_do() {
     let refusal = |name: &str, ranks| {
         on_ranks(&directory().join(name), ranks, Kernels::fastest(), |_, _| ()).unwrap_err()
     };
-    expect_test::expect![[""]].assert_eq(&refusal("llama", 3));
-    expect_test::expect![[""]].assert_eq(&refusal("qwen3_next", 2));
-    expect_test::expect![[""]].assert_eq(&refusal("olmo2", 2));
+    expect_test::expect!["llama: cannot divide the model among 3 ranks: layer 0: 4 attention heads do not divide by 3; --tensor-parallel-size may be 2, 4"].assert_eq(&refusal("llama", 3));
+    expect_test::expect!["qwen3_next: cannot divide the model among 2 ranks: layer 0: gated delta net is not divided among ranks yet; it runs on one rank only"].assert_eq(&refusal("qwen3_next", 2));
+    expect_test::expect!["olmo2: cannot divide the model among 2 ranks: layer 0: a norm of queries or keys over all heads is not divided among ranks yet; it runs on one rank only"].assert_eq(&refusal("olmo2", 2));
 }

@@ -110,7 +110,7 @@ mod tests {
         let says = |reply, what: &str| matches!(reply, FromFollower::Refused(why) if why.contains(what));
         assert!(says(reply(|start| start.version = "0".to_owned()), "and the first rank 0;"));
         assert!(says(reply(|start| start.fingerprint[0] ^= 1), "other weights or another config"));
-        // The same files go on to be read.
+        // Equal files are read.
         assert!(says(reply(|_| {}), "config.json"));
     }
 }
