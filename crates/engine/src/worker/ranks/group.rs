@@ -23,6 +23,9 @@ use crate::frames;
 use crate::settings::Settings;
 use crate::worker::device_call::DeviceCall;
 
+/// Sends a follower its start.
+type SendStart = Box<dyn Fn(&mut UnixStream, FollowerStart) -> io::Result<()> + Send>;
+
 /// How followers are started.
 pub(crate) struct RankLaunch {
     /// A program that becomes a follower when it is sent a start.
@@ -31,7 +34,7 @@ pub(crate) struct RankLaunch {
     watchdog: Duration,
     /// Added to this process's environment.
     variables: Vec<(OsString, OsString)>,
-    send: Box<dyn Fn(&mut UnixStream, FollowerStart) -> io::Result<()> + Send>,
+    send: SendStart,
 }
 
 impl RankLaunch {
