@@ -10,9 +10,12 @@ use omnibus_model::{Exchange, Kernels, Model, Shard};
 use crate::cores;
 use crate::golden::{Fixture, Prompt, fixtures, ways};
 
+/// A rank's rows: values and shape.
+type Rows = (Vec<f32>, Vec<i32>);
+
 /// Ranks on threads of one process.
 struct Threads {
-    parts: Mutex<Vec<Option<(Vec<f32>, Vec<i32>)>>>,
+    parts: Mutex<Vec<Option<Rows>>>,
     barrier: Barrier,
 }
 
