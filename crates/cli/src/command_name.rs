@@ -33,6 +33,12 @@ pub enum CommandName {
     BenchEngine,
     /// `omnibus bench speculation`
     BenchSpeculation,
+    /// `omnibus bench energy`
+    BenchEnergy,
+    /// `omnibus bench report`
+    BenchReport,
+    /// `omnibus bench compare`
+    BenchCompare,
     /// `omnibus bench sim`
     BenchSim,
     /// `omnibus cache prompt`

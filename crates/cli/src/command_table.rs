@@ -170,6 +170,30 @@ pub const COMMANDS: &[Spec] = &[
         argument: Some(ONE_MODEL),
     },
     Spec {
+        name: CommandName::BenchEnergy,
+        path: &["bench", "energy"],
+        about: "Benchmark energy: tokens per joule at several numbers of streams, with draft tokens and with cached prompts",
+        argument: Some(ONE_MODEL),
+    },
+    Spec {
+        name: CommandName::BenchReport,
+        path: &["bench", "report"],
+        about: "Compare this server with itself without some of its parts, and with other servers, on several loads in one report",
+        argument: Some(ONE_MODEL),
+    },
+    Spec {
+        name: CommandName::BenchCompare,
+        path: &["bench", "compare"],
+        about: "Compare two reports: `bench compare BEFORE.json AFTER.json`",
+        argument: Some(Argument {
+            name: "FILE",
+            placeholder: "FILE",
+            help: "The `report.json` before, and then the one after.",
+            count: (2, 2),
+            choices: &[],
+        }),
+    },
+    Spec {
         name: CommandName::BenchSim,
         path: &["bench", "sim"],
         about: "Compare scheduling policies in a simulation",

@@ -6,8 +6,15 @@ mod tests {
 
     use expect_test::expect_file;
 
+    use crate::command_name::CommandName;
     use crate::command_table::{Argument, COMMANDS, Spec};
     use crate::settings::{Scope, Setting, of};
+
+    /// Commands that have all flags of another, of which a second list would say nothing new.
+    const BASES: &[(CommandName, CommandName)] = &[
+        (CommandName::Run, CommandName::Generate),
+        (CommandName::BenchEnergy, CommandName::BenchSpeculation),
+    ];
 
     const HEAD: &str = "\
 # The command line
@@ -44,7 +51,15 @@ Exit codes: 0 success, 1 failure, 2 wrong usage. Results go to stdout, everythin
                 _ = writeln!(text, "One of {}.", argument.choices.join(", "));
             }
         }
-        let settings: Vec<&Setting> = of(spec.name).collect();
+        let mut settings: Vec<&Setting> = of(spec.name).collect();
+        if let Some((_, base)) = BASES.iter().find(|(name, _)| *name == spec.name) {
+            let is_own = |setting: &&Setting| !of(*base).any(|other| std::ptr::eq(other, *setting));
+            assert!(of(*base).all(|other| settings.iter().any(|setting| setting.name == other.name)));
+            settings.retain(is_own);
+            let base = COMMANDS.iter().find(|spec| spec.name == *base).unwrap().path.join(" ");
+            let end = if settings.is_empty() { "." } else { ", and these:" };
+            _ = writeln!(text, "\nIt has the flags of `omnibus {base}`{end}");
+        }
         if !settings.is_empty() {
             text += "\n| flag | default | variable | what it does |\n| --- | --- | --- | --- |\n";
             settings.iter().for_each(|setting| text += &row(setting));

@@ -7,6 +7,7 @@ pub use omnibus_text::CallEnding;
 use serde::{Deserialize, Serialize};
 
 use crate::alignment::AlignedTokens;
+use crate::energy::EnergyUsage;
 use crate::error::Failure;
 use crate::hidden::HiddenStates;
 use crate::speculation::DraftUsage;
@@ -149,6 +150,8 @@ pub struct Usage {
     pub drafts: DraftUsage,
     /// Media of the prompt.
     pub media: MediaUsage,
+    /// What its steps used; `None` where no sensor counts it.
+    pub energy: Option<EnergyUsage>,
 }
 
 /// What a request's media took.

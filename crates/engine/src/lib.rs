@@ -15,6 +15,7 @@ mod alignment;
 mod device_memory;
 mod digest;
 mod disk;
+mod energy;
 mod error;
 mod event;
 mod fault;
@@ -50,6 +51,7 @@ mod worker;
 
 pub use alignment::{AlignedTokens, Alignment};
 pub use disk::{CachedModel, cached_models, remove_cached_model};
+pub use energy::{EnergySource, EnergyStats, EnergyUsage};
 pub use error::{Failure, StartError, StartFailure};
 pub use event::{
     CallEnding, Candidate, Delta, EncoderUsage, Event, FinishReason, MediaUsage, StopMatch, TokenInfo, Usage,

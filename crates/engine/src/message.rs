@@ -10,6 +10,7 @@ use omnibus_grammar::{Grammar, Opening};
 use serde::{Deserialize, Serialize};
 
 use crate::alignment::{AlignedTokens, Alignment};
+use crate::energy::EnergyUsage;
 use crate::error::{Disconnected, Failure};
 use crate::event::{FinishReason, MediaUsage};
 use crate::hidden::{HiddenPositions, HiddenStates};
@@ -222,6 +223,8 @@ pub enum JobUpdate {
     Token(TokenLogprobs),
     /// What became of its draft tokens, before it ends.
     Drafted(DraftUsage),
+    /// What its steps used, before it ends.
+    Energy(EnergyUsage),
     /// It has finished.
     Finished(FinishReason),
     /// It failed.

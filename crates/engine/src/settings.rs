@@ -104,6 +104,8 @@ pub struct Settings {
     pub speculation: SpeculationSettings,
     /// What a request's grammar may cost.
     pub grammar_limits: GrammarLimits,
+    /// Watts of the device at any time, in the place of an energy sensor.
+    pub power_model_watts: Option<f64>,
     /// Injected faults, for tests.
     #[doc(hidden)]
     pub faults: FaultPlan,
@@ -186,6 +188,7 @@ impl Default for Settings {
             request_timeout_s: None,
             speculation: SpeculationSettings::default(),
             grammar_limits: GrammarLimits::default(),
+            power_model_watts: None,
             faults: FaultPlan::default(),
         }
     }

@@ -9,6 +9,8 @@ use omnibus_core::statistic::{Statistic, add_totals};
 pub use omnibus_core::{STATISTICS as SCHEDULER_STATISTICS, Stats as SchedulerStats};
 use serde::{Deserialize, Serialize};
 
+use crate::energy::EnergyStats;
+
 /// A session, by its id in the engine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionStats {
@@ -37,6 +39,8 @@ pub struct Stats {
     pub grammar: GrammarStats,
     /// Pictures: encoding, and the features that are kept.
     pub media: MediaStats,
+    /// Energy, where it is counted.
+    pub energy: EnergyStats,
     /// Bytes MLX has in use.
     pub active_memory_bytes: u64,
     /// Peak of that.
@@ -178,6 +182,10 @@ pub struct MediaStats {
     pub evicted_misses_total: u64,
 }
 
+const ENERGY: (&str, &str) = (
+    "omnibus_energy_millijoules_total",
+    "energy by phase: prompt, completion, or idle; absent where no sensor counts it",
+);
 const MEDIA_HITS: (&str, &str) = (
     "omnibus_media_hits_total",
     "images of admitted prompts that were not encoded, by kind: prefix, features or disk",
@@ -209,6 +217,16 @@ pub const STATISTICS: &[Statistic<Stats>] = &[
     Statistic::total("omnibus_step_wait_seconds_total", "time spent waiting for step results", |stats| {
         Seconds(&mut stats.wait_seconds_total)
     }),
+    Statistic::series(ENERGY, ("phase", "prompt"), |stats| Count(&mut stats.energy.prompt_millijoules_total)),
+    Statistic::series(ENERGY, ("phase", "completion"), |stats| {
+        Count(&mut stats.energy.completion_millijoules_total)
+    }),
+    Statistic::series(ENERGY, ("phase", "idle"), |stats| Count(&mut stats.energy.idle_millijoules_total)),
+    Statistic::gauge(
+        "omnibus_power_watts",
+        "power of the device while it computed last; absent where no sensor counts it",
+        |stats| stats.energy.watts,
+    ),
     Statistic::sum(|stats| Count(&mut stats.finished_total)),
     Statistic::sum(|stats| Seconds(&mut stats.plan_seconds_total)),
     Statistic::sum(|stats| Seconds(&mut stats.dispatch_seconds_total)),

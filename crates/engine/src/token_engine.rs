@@ -157,7 +157,8 @@ fn token_report(Report { jobs, stats, .. }: Report) -> TokenReport {
         | JobUpdate::Alignment(_)
         | JobUpdate::Hidden(_)
         | JobUpdate::TokenLogits(_)
-        | JobUpdate::Drafted(_) => None,
+        | JobUpdate::Drafted(_)
+        | JobUpdate::Energy(_) => None,
     };
     let updates = jobs.into_iter().filter_map(|report| Some((report.job.0, update(report.update)?)));
     TokenReport { at, updates: updates.collect(), stats: stats.map(|stats| stats.stats) }

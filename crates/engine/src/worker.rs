@@ -113,12 +113,18 @@ struct Loaded {
     smaller_pools: VecDeque<capacity::PoolSize>,
     grammars: grammars::Grammars,
     drafts: Option<Drafts>,
+    energy: Option<engine_loop::LoopEnergy>,
 }
 
 fn load(source: &Source, Own { settings, processors, launch }: &Own) -> Result<Loaded, StartError> {
     choose_device(settings.device)?;
     let config = source.config().map_err(StartError::new)?;
     MemoryPlan::check_weights(source, &DeviceMemory::read(settings.memory_limit))?;
+    // Begins here, so that it has readings before the first request.
+    let energy = engine_loop::LoopEnergy::start(
+        mlx::device::default().map_err(StartError::new)?,
+        settings.power_model_watts,
+    );
     let kernels = kernels_of(settings);
     let settings = &ranks::settings_of_a_rank(settings)?;
     let group = RankGroup::start(source, settings, launch.as_ref())?;
@@ -176,7 +182,7 @@ fn load(source: &Source, Own { settings, processors, launch }: &Own) -> Result<L
     let proposers = proposer::proposers_of(settings, device_kind, asked);
     let drafts =
         (!proposers.is_empty()).then(|| Drafts::new(proposers, settings.speculation.num_draft_tokens));
-    Ok(Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars, drafts })
+    Ok(Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars, drafts, energy })
 }
 
 /// What the front gets to know of a loaded model.

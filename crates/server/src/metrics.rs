@@ -111,7 +111,9 @@ fn publish_models(engine: &dyn Engine) -> Result<(), Failure> {
 
 fn publish_engine(mut stats: Stats, labels: &[Label]) {
     SCHEDULER_STATISTICS.iter().for_each(|row| publish(row, &mut stats.scheduler, labels));
-    STATISTICS.iter().for_each(|row| publish(row, &mut stats, labels));
+    let counts_energy = stats.energy.source.is_some();
+    let shown = STATISTICS.iter().filter(|row| counts_energy || !is_energy(row));
+    shown.for_each(|row| publish(row, &mut stats, labels));
 }
 
 /// The part of the page that is read from the engine by vLLM's names.
@@ -147,6 +149,12 @@ fn publish_keys(keys: &Keys) {
         }
         gauge!("omnibus_key_streams", "key" => key.name.clone()).set(totals.streams as f64);
     }
+}
+
+/// Whether it means nothing without a sensor.
+fn is_energy(row: &Statistic<Stats>) -> bool {
+    let name = row.metric.map_or("", |metric| metric.name);
+    name.starts_with("omnibus_energy_") || name == "omnibus_power_watts"
 }
 
 /// Sets a statistic's metric, with these labels beside its own.

@@ -52,8 +52,10 @@ async fn send(
     let mut random = Rng::new(settings.seed ^ u64::MAX);
     let mut next = tokio::time::Instant::now();
     let mut running = JoinSet::new();
-    for prompt in prompts {
-        if let Some(rate) = settings.arrivals.rate {
+    for (at, prompt) in prompts.into_iter().enumerate() {
+        if let Some(rate) = settings.arrivals.rate
+            && at.is_multiple_of(settings.arrivals.burst.max(1))
+        {
             tokio::time::sleep_until(next).await;
             next += Duration::from_secs_f64(random.exponential(rate));
         }

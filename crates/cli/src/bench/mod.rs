@@ -3,15 +3,19 @@
 //! Invariant: load is measured as a client does, over HTTP only. `sim` measures nothing.
 
 mod client;
+mod energy;
 mod engine;
 mod load;
 mod presets;
 mod profile;
 mod prompts;
+pub mod report;
+mod round;
 mod sim;
 mod speculation;
 mod summary;
 
+pub use energy::run as measure_energy;
 pub use engine::{random_weights_of, run as measure_engine};
 pub use load::measure;
 pub use presets::PRESETS;

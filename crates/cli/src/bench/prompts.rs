@@ -16,15 +16,35 @@ const WORDS: &[&str] = &[
 /// The prompts of a benchmark.
 pub fn prompts(settings: &BenchSettings) -> Vec<String> {
     let shared = match settings.dataset {
-        Dataset::Random => Vec::new(),
+        Dataset::Random | Dataset::Turns => Vec::new(),
         Dataset::SharedPrefix => words(&mut Rng::new(!settings.seed), settings.input_len / 2),
     };
+    if settings.dataset == Dataset::Turns {
+        return turns(settings);
+    }
     let mut random = Rng::new(settings.seed);
     let prompt = |_| {
         let own = words(&mut random, settings.input_len - shared.len());
         [shared.as_slice(), own.as_slice()].concat().join(" ")
     };
     (0..settings.num_warmups + settings.num_prompts).map(prompt).collect()
+}
+
+/// Turns of a conversation.
+pub const TURNS: usize = 4;
+
+/// Conversations beside each other: the first turns of all come first. A turn has as many words more as a prompt has.
+fn turns(settings: &BenchSettings) -> Vec<String> {
+    let count = settings.num_warmups + settings.num_prompts;
+    let conversations = count.div_ceil(TURNS).max(1);
+    let mut random = Rng::new(settings.seed);
+    let mut histories: Vec<Vec<&str>> = vec![Vec::new(); conversations];
+    let turn = |at: usize| {
+        let history = &mut histories[at % conversations];
+        history.extend(words(&mut random, settings.input_len));
+        history.join(" ")
+    };
+    (0..count).map(turn).collect()
 }
 
 fn words(random: &mut Rng, count: usize) -> Vec<&'static str> {
@@ -46,6 +66,17 @@ mod tests {
         assert_ne!(once, prompts(&settings(Dataset::Random, 2)));
         assert!(once.iter().all(|prompt| prompt.split(' ').count() == 8));
         assert_ne!(once[0], once[1]);
+    }
+
+    #[test]
+    fn a_turn_begins_with_the_one_before_it() {
+        let all = prompts(&BenchSettings { num_prompts: 8, ..settings(Dataset::Turns, 1) });
+        assert_eq!(all.len(), 8);
+        for (before, after) in all.iter().zip(&all[2..]) {
+            assert!(after.starts_with(before.as_str()), "{before} / {after}");
+            assert_eq!(after.split(' ').count(), before.split(' ').count() + 8);
+        }
+        assert_ne!(all[0], all[1]);
     }
 
     #[test]

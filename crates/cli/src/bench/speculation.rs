@@ -4,15 +4,14 @@
 //! cache salt of its own.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use omnibus_engine::{
-    DRAFT_POSITIONS, DraftPosition, DraftSource, EventStream, Handle, Input, Request, Settings, Speculation,
-    Stats,
+    DRAFT_POSITIONS, DraftPosition, DraftSource, Handle, Input, Request, Settings, Speculation, Stats,
 };
 use serde::Serialize;
 
-use crate::completion_output::{self, Collected};
+use super::round;
+use crate::completion_output;
 use crate::error::Error;
 use crate::settings::{Config, SpeculationBenchSettings};
 use crate::{log, model, output, prompt_file};
@@ -119,7 +118,8 @@ pub fn run(config: &Config) -> Result<SpeculationBench, Error> {
     })
 }
 
-fn name_of(settings: &Settings) -> String {
+/// Where the draft tokens of these settings come from.
+pub fn name_of(settings: &Settings) -> String {
     match (&settings.speculation.source, &settings.speculation.draft_model) {
         (DraftSource::Off, _) => "none".to_owned(),
         (DraftSource::Mtp, _) => "its MTP head".to_owned(),
@@ -129,7 +129,7 @@ fn name_of(settings: &Settings) -> String {
 }
 
 /// The prompts of the file, or some whose answers repeat them.
-fn prompts(bench: &SpeculationBenchSettings) -> Result<Vec<Input>, Error> {
+pub fn prompts(bench: &SpeculationBenchSettings) -> Result<Vec<Input>, Error> {
     if let Some(path) = &bench.prompts {
         return prompt_file::read(path, "--prompts");
     }
@@ -143,32 +143,13 @@ fn prompts(bench: &SpeculationBenchSettings) -> Result<Vec<Input>, Error> {
     Ok((0..12).map(prompt).collect())
 }
 
-/// Sends all requests, at most so many at once.
+/// Measures the requests, at most so many at once.
 async fn measure(handle: &Handle, requests: Vec<Request>, streams: usize) -> Result<Round, Error> {
     let before = DraftStats::of(&handle.stats());
-    let started = Instant::now();
-    let mut texts = vec![String::new(); requests.len()];
-    let mut tokens = 0;
-    let mut waiting = requests.into_iter().enumerate();
-    let mut running = tokio::task::JoinSet::new();
-    loop {
-        while running.len() < streams {
-            let Some((at, mut request)) = waiting.next() else { break };
-            request.id = format!("bench-{at}");
-            let events: EventStream = handle.submit(request).map_err(Error::failed)?;
-            running.spawn(async move { (at, completion_output::collect(events).await) });
-        }
-        let Some(done) = running.join_next().await else { break };
-        let (at, collected) = done.map_err(Error::failed)?;
-        let Collected { text, usage } = collected?;
-        tokens += usage.completion_tokens;
-        if let Some(of) = texts.get_mut(at) {
-            *of = text;
-        }
-    }
-    let seconds = started.elapsed().max(Duration::from_micros(1)).as_secs_f64();
+    let round = round::run(handle, requests, streams).await?;
     let stats = DraftStats::of(&handle.stats()).since(&before);
-    Ok(Round { seconds, tokens, texts, stats })
+    let (seconds, tokens) = (round.seconds, round.tokens());
+    Ok(Round { seconds, tokens, texts: round.answers.into_iter().map(|answer| answer.text).collect(), stats })
 }
 
 impl DraftStats {

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::client::RequestTiming;
 use super::load::RunResult;
+use crate::settings::report::Targets;
 use crate::settings::{BenchSettings, Dataset, Endpoint};
 
 /// The summary, as `--json` prints it.
@@ -107,6 +108,7 @@ impl Summary {
             dataset: match settings.dataset {
                 Dataset::Random => "random",
                 Dataset::SharedPrefix => "shared-prefix",
+                Dataset::Turns => "turns",
             },
             input_len: settings.input_len,
             output_len: settings.output_len,
@@ -154,6 +156,15 @@ impl Summary {
     }
 }
 
+/// Requests per second that were in time.
+pub fn goodput(run: &RunResult, targets: Targets) -> f64 {
+    let in_time = |timing: &&RequestTiming| {
+        timing.first <= targets.ttft && per_token(timing).is_none_or(|each| each <= targets.tpot)
+    };
+    let count = run.timings.iter().filter_map(|timing| timing.as_ref().ok()).filter(in_time).count();
+    count as f64 / run.wall.as_secs_f64().max(1e-9)
+}
+
 /// Mean time per token after the first.
 fn per_token(timing: &RequestTiming) -> Option<Duration> {
     let after_first = u32::try_from(timing.output_tokens.checked_sub(1)?).ok().filter(|count| *count > 0)?;
@@ -177,6 +188,22 @@ mod tests {
         );
         assert_eq!(Percentiles::of([ms(0), ms(10)]).p50, 5.0);
         assert_eq!(Percentiles::of([]), Percentiles::default());
+    }
+
+    #[test]
+    fn goodput_counts_requests_that_were_in_time() {
+        let timing = |first, gap| {
+            Ok(RequestTiming {
+                first: ms(first),
+                gaps: vec![ms(gap)],
+                output_tokens: 2,
+                ..RequestTiming::default()
+            })
+        };
+        let timings = vec![timing(10, 10), timing(90, 10), timing(10, 90), Err("500".into())];
+        let run = RunResult { model: "m".into(), wall: ms(500), timings };
+        assert_eq!(goodput(&run, Targets { ttft: ms(50), tpot: ms(50) }), 2.0);
+        assert_eq!(goodput(&run, Targets { ttft: ms(100), tpot: ms(100) }), 6.0);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Runs commands.
 
 mod batch;
+mod bench_energy;
 mod bench_engine;
+mod bench_report;
 mod bench_serve;
 mod bench_sim;
 mod bench_speculation;
@@ -74,6 +76,9 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
         },
         CommandName::BenchServe => bench_serve::run(&config),
         CommandName::BenchEngine => bench_engine::run(&config),
+        CommandName::BenchEnergy => bench_energy::run(&config),
+        CommandName::BenchReport => bench_report::run(&config),
+        CommandName::BenchCompare => bench_report::compare(&config, &arguments),
         CommandName::BenchSpeculation => bench_speculation::run(&config),
         CommandName::BenchSim => bench_sim::run(&config),
         CommandName::CachePrompt => cache::prompt(&config),

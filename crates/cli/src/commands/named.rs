@@ -33,6 +33,8 @@ pub fn take(command: CommandName, arguments: &[String], config: &mut Config) -> 
         | CommandName::CachePrompt
         | CommandName::BenchServe
         | CommandName::BenchEngine
+        | CommandName::BenchEnergy
+        | CommandName::BenchReport
         | CommandName::BenchSpeculation => {
             let Some(model) = arguments.first() else { return Ok(Vec::new()) };
             if config.model.is_some() {
@@ -55,6 +57,7 @@ pub fn take(command: CommandName, arguments: &[String], config: &mut Config) -> 
         | CommandName::Batch
         | CommandName::Models
         | CommandName::Doctor
+        | CommandName::BenchCompare
         | CommandName::BenchSim
         | CommandName::CacheList
         | CommandName::CacheRemove

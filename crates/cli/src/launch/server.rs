@@ -15,14 +15,33 @@ pub struct OwnServer {
     pub url: String,
 }
 
+/// What a server gets beside its model.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ServerFlags<'a> {
+    /// Flags of `serve`.
+    pub flags: &'a [String],
+    /// Variables of its environment.
+    pub variables: &'a [(&'a str, &'a str)],
+}
+
 impl OwnServer {
     /// Starts a server of this model on a free port, and waits until it serves.
     pub fn start(model: Option<&str>, key: Option<&str>) -> Result<Self, Error> {
+        Self::start_with(model, key, &ServerFlags::default())
+    }
+
+    /// Starts one with these flags.
+    pub fn start_with(
+        model: Option<&str>,
+        key: Option<&str>,
+        ServerFlags { flags, variables }: &ServerFlags<'_>,
+    ) -> Result<Self, Error> {
         let program = std::env::current_exe().map_err(Error::failed)?;
         let mut command = Command::new(program);
         command.args(["serve", "--port", "0", "--log", "warn", "--log-format", "json"]);
         // After a flag, or a name that begins with a dash would be one.
         command.args(model.into_iter().flat_map(|model| ["--model", model]));
+        command.args(*flags).envs(variables.iter().copied());
         if let Some(key) = key {
             // Other users of the machine see the arguments of processes.
             command.env("OMNIBUS_API_KEY", key);

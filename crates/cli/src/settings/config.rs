@@ -9,6 +9,7 @@ use omnibus_server::{AdapterUpdates, AllowedHosts, AllowedOrigins, ModelNames, R
 
 use super::mcp::McpSettings;
 use super::model_table::ModelTable;
+use super::report::ReportSettings;
 use super::shown::ShownSetting;
 use crate::replay::Pace;
 use crate::service::ServiceSettings;
@@ -48,6 +49,8 @@ pub struct Config {
     pub engine_bench: EngineBenchSettings,
     /// What the benchmark of speculative decoding measures.
     pub speculation_bench: SpeculationBenchSettings,
+    /// Settings of reports.
+    pub report: ReportSettings,
     /// Settings of conversions.
     pub conversion: ConversionSettings,
     /// Settings of `perplexity`.
@@ -535,6 +538,8 @@ pub enum Dataset {
     Random,
     /// Random words after a first half that all prompts share.
     SharedPrefix,
+    /// Turns of conversations: each prompt begins with the one before it.
+    Turns,
 }
 
 /// When requests are sent.
@@ -544,4 +549,6 @@ pub struct Arrivals {
     pub rate: Option<f64>,
     /// Most requests at once; `None` is no limit.
     pub concurrency: Option<usize>,
+    /// Requests at each moment of that process; 0 counts as 1.
+    pub burst: usize,
 }

@@ -2,21 +2,24 @@
 //!
 //! Invariant: a flag overrides an `OMNIBUS_*` variable, which overrides `omnibus.toml`, which overrides the default.
 
+pub mod ablation;
 mod config;
 mod file;
+pub mod load_kind;
 mod mcp;
 mod model_settings;
 mod model_table;
 pub mod program;
+pub mod report;
 mod resolve;
 mod shown;
 mod table;
 mod value;
 
 pub use config::{
-    Action, BenchSettings, ClientSettings, Config, ConversionSettings, Dataset, DoctorSubject, Endpoint,
-    EngineBenchSettings, EngineIsolation, IsolationSettings, LaunchAction, Listen, Log, LogFormat, Measured,
-    MetricsCompat, ModelsSubject, Output, Page, PromptFormat, PullPolicy, SimSettings,
+    Action, Arrivals, BenchSettings, ClientSettings, Config, ConversionSettings, Dataset, DoctorSubject,
+    Endpoint, EngineBenchSettings, EngineIsolation, IsolationSettings, LaunchAction, Listen, Log, LogFormat,
+    Measured, MetricsCompat, ModelsSubject, Output, Page, PromptFormat, PullPolicy, SimSettings,
     SpeculationBenchSettings, Verbosity, WeightChange,
 };
 pub use mcp::{McpSettings, Pinning};

@@ -6,6 +6,7 @@ mod batch;
 mod client;
 mod conversion;
 mod doctor;
+mod energy;
 mod engine;
 mod engine_bench;
 mod generation;
@@ -17,6 +18,7 @@ mod network;
 mod observation;
 mod output;
 mod perplexity;
+mod report;
 mod samplers;
 mod service;
 mod simulation;
@@ -42,6 +44,8 @@ const SECTIONS: &[&[Setting]] = &[
     load::SETTINGS,
     engine_bench::SETTINGS,
     speculation_bench::SETTINGS,
+    energy::SETTINGS,
+    report::SETTINGS,
     simulation::SETTINGS,
     doctor::SETTINGS,
     service::SETTINGS,
@@ -63,6 +67,7 @@ const LOCAL_ENGINE: &[CommandName] = &[
     CommandName::CachePrompt,
     CommandName::BenchEngine,
     CommandName::BenchSpeculation,
+    CommandName::BenchEnergy,
 ];
 /// Commands that merge an adapter into a model.
 const ADAPTED: &[CommandName] = &[
@@ -86,6 +91,7 @@ const LIBRARY: &[CommandName] = &[
     CommandName::CachePrompt,
     CommandName::BenchEngine,
     CommandName::BenchSpeculation,
+    CommandName::BenchEnergy,
     CommandName::Convert,
     CommandName::Perplexity,
     CommandName::Doctor,
@@ -132,8 +138,13 @@ const CONFIGURED: &[CommandName] = &[
     CommandName::Run,
     CommandName::BenchServe,
 ];
-const SAMPLING: &[CommandName] =
-    &[CommandName::Generate, CommandName::Chat, CommandName::Run, CommandName::BenchSpeculation];
+const SAMPLING: &[CommandName] = &[
+    CommandName::Generate,
+    CommandName::Chat,
+    CommandName::Run,
+    CommandName::BenchSpeculation,
+    CommandName::BenchEnergy,
+];
 /// Commands that take requests with grammars.
 const STRUCTURED: &[CommandName] =
     &[CommandName::Serve, CommandName::Generate, CommandName::Chat, CommandName::Run];
@@ -144,6 +155,7 @@ const GENERATING: &[CommandName] = &[
     CommandName::Chat,
     CommandName::Run,
     CommandName::BenchSpeculation,
+    CommandName::BenchEnergy,
 ];
 /// Commands that use `--cache-dir`.
 const CACHE_DIR: &[CommandName] = &[
@@ -164,10 +176,19 @@ const MODELS: &[CommandName] = &[CommandName::Models];
 const DOCTOR: &[CommandName] = &[CommandName::Doctor];
 const ENGINE_BENCH: &[CommandName] = &[CommandName::BenchEngine];
 const SPECULATION_BENCH: &[CommandName] = &[CommandName::BenchSpeculation];
+const ENERGY_BENCH: &[CommandName] = &[CommandName::BenchEnergy];
+/// Commands that answer prompts in rounds.
+const ROUNDS: &[CommandName] = &[CommandName::BenchSpeculation, CommandName::BenchEnergy];
+/// Commands that report energy.
+const ENERGY: &[CommandName] = &[CommandName::Serve, CommandName::BenchEnergy, CommandName::BenchReport];
+const REPORT: &[CommandName] = &[CommandName::BenchReport];
+const COMPARE: &[CommandName] = &[CommandName::BenchCompare];
 /// Commands that make random weights.
 const RANDOM_WEIGHTS: &[CommandName] = &[CommandName::BenchEngine, CommandName::Doctor];
 const SIM: &[CommandName] = &[CommandName::BenchSim];
-const LOAD: &[CommandName] = &[CommandName::BenchServe, CommandName::BenchSim];
+const LOAD: &[CommandName] = &[CommandName::BenchServe, CommandName::BenchReport, CommandName::BenchSim];
+/// Commands that send load to servers.
+const SENT_LOAD: &[CommandName] = &[CommandName::BenchServe, CommandName::BenchReport];
 /// Commands that do not choose the number of sequences themselves.
 const BATCH_SIZE: &[CommandName] = &[CommandName::Serve, CommandName::BenchSim];
 const SCHEDULING: &[CommandName] = &[CommandName::Serve, CommandName::BenchEngine, CommandName::BenchSim];
@@ -194,6 +215,9 @@ const JSON: &[CommandName] = &[
     CommandName::BenchServe,
     CommandName::BenchEngine,
     CommandName::BenchSpeculation,
+    CommandName::BenchEnergy,
+    CommandName::BenchReport,
+    CommandName::BenchCompare,
     CommandName::BenchSim,
 ];
 

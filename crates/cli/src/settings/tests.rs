@@ -165,6 +165,9 @@ fn every_default_parses_and_every_row_reads_its_own_kind() {
             // A file that there is: tests run in the crate's folder.
             Kind::Text("FILE") => "Cargo.toml".into(),
             Kind::Text("PROGRAM") => "sh".into(),
+            Kind::List("NAME=URL") => "x=http://x".into(),
+            Kind::List("PART") => "spec".into(),
+            Kind::List("LOAD") => "closed".into(),
             Kind::List("ORIGIN") => "null".into(),
             Kind::List("SAMPLER") => "top_k".into(),
             Kind::Text("/PREFIX") => "/x".into(),

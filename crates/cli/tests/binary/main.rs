@@ -25,6 +25,7 @@ mod process;
 mod ranks;
 mod recordings;
 mod replaying;
+mod reports;
 mod request_extras;
 mod scripted_model;
 mod server_batches;

@@ -9,6 +9,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::adapters::AdapterUse;
 use super::output_text::{Ended, NewText, OutputText, Part};
 use super::reasoning_budget::ReasoningBudget;
+use crate::energy::EnergyUsage;
 use crate::error::Failure;
 use crate::event::{Candidate, Delta, Event, FinishReason, MediaUsage, StopMatch, TokenInfo, Usage};
 use crate::info::{RequestInfo, RequestOrigin, RequestState};
@@ -152,6 +153,10 @@ impl RequestOutput {
             JobUpdate::Token(token) => self.handle_token(token),
             JobUpdate::Drafted(drafts) => {
                 self.usage.drafts += drafts;
+                OutputState::Active
+            }
+            JobUpdate::Energy(energy) => {
+                self.usage.energy = EnergyUsage::sum(self.usage.energy, Some(energy));
                 OutputState::Active
             }
             JobUpdate::Finished(reason) => {

@@ -134,7 +134,8 @@ impl JobJournal {
             | JobUpdate::Alignment(_)
             | JobUpdate::Hidden(_)
             | JobUpdate::TokenLogits(_)
-            | JobUpdate::Drafted(_) => {}
+            | JobUpdate::Drafted(_)
+            | JobUpdate::Energy(_) => {}
             JobUpdate::Token(token) => {
                 entry.job.request.prompt.push(token.token);
                 entry.job.request.goal = entry.job.request.goal.after(1);

@@ -3,6 +3,7 @@
 mod adapters;
 mod commands;
 mod drafts;
+mod energy;
 mod media;
 mod media_queue;
 mod recovery;
@@ -21,6 +22,7 @@ use omnibus_core::{
     TokenSource,
 };
 use omnibus_model::SpanRuns;
+use omnibus_power::Row;
 
 use super::Loaded;
 use super::capacity::PoolSize;
@@ -32,6 +34,7 @@ use super::grammars::Grammars;
 use super::kv_offload::{Idleness, KvOffload};
 use super::prompt_file::PromptFile;
 use super::step_input::{RequestRows, StepInput};
+use crate::energy::EnergyUsage;
 use crate::error::Failure;
 use crate::event::FinishReason;
 use crate::message::{
@@ -41,6 +44,7 @@ use crate::request::ProgressReports;
 use crate::sampler::{LateStops, NewSequence, SamplingChanges, needs_history};
 use crate::speculation::DraftUsage;
 use drafts::may_draft;
+pub(super) use energy::LoopEnergy;
 use media_queue::{MediaQueue, SequenceMedia};
 use report::LoopStats;
 use results::StepTokens;
@@ -55,6 +59,8 @@ pub(super) struct EngineLoop {
     smaller_pools: VecDeque<PoolSize>,
     /// `None` where sequences have no draft tokens.
     drafts: Option<Drafts>,
+    /// `None` where no sensor counts it.
+    energy: Option<LoopEnergy>,
     grammars: Grammars,
     /// Whether blocks wait to be copied out while the loop is idle.
     pending_offload: PendingOffload,
@@ -95,6 +101,8 @@ struct ActiveJob {
     spans: Vec<SpanRuns>,
     /// What became of its draft tokens.
     drafts: DraftUsage,
+    /// What its steps used.
+    energy: Option<EnergyUsage>,
 }
 
 /// A sequence that a step samples, and its draft tokens.
@@ -107,6 +115,8 @@ struct InFlightStep {
     /// Sampled sequences whose token is known by now, because it was forced.
     superseded: BTreeSet<SequenceId>,
     tokens: usize,
+    /// What its sequences compute, where energy is counted.
+    rows: Vec<Row<SequenceId>>,
     sampling: StepSampling,
     started: Instant,
 }
@@ -151,8 +161,17 @@ const OFFLOAD_PAUSE: Duration = Duration::from_millis(100);
 
 impl EngineLoop {
     pub(super) fn new(loaded: Loaded, inbox: Receiver<Command>, report_tx: ReportSender) -> Self {
-        let Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars, drafts } =
-            loaded;
+        let Loaded {
+            ready,
+            device,
+            scheduler,
+            offload,
+            prompt_file,
+            smaller_pools,
+            grammars,
+            drafts,
+            energy,
+        } = loaded;
         Self {
             device,
             scheduler,
@@ -160,6 +179,7 @@ impl EngineLoop {
             prompt_file,
             smaller_pools,
             drafts,
+            energy,
             grammars,
             pending_offload: PendingOffload::No,
             idle_since: None,
@@ -301,7 +321,7 @@ impl EngineLoop {
             return Ok(());
         }
         self.report_starts(plan, &allocation.lookups);
-        trace(plan, self.scheduler.cost());
+        report::trace(plan, self.scheduler.cost());
         self.compute_drafts(plan);
         let started = Instant::now();
         let (input, samples) = self.step_input(plan)?;
@@ -331,8 +351,9 @@ impl EngineLoop {
         {
             drafts.add_host_time(read.elapsed());
         }
-        let (plan, superseded) = (plan.id, BTreeSet::new());
-        self.in_flight.push_back(InFlightStep { plan, samples, superseded, tokens, sampling, started });
+        let (plan, superseded, rows) = (plan.id, BTreeSet::new(), self.energy_rows(plan));
+        let step = InFlightStep { plan, samples, superseded, tokens, rows, sampling, started };
+        self.in_flight.push_back(step);
         Ok(())
     }
 
@@ -443,6 +464,7 @@ impl EngineLoop {
         self.stats.add_waiting(waiting.elapsed());
         let StepResult { sampled, prompts } = result?;
         let took = self.took(&step);
+        self.share_energy(&step.rows);
         tracing::trace!(step = step.plan.0, took_us = took, "step read");
         for (sequence, update) in prompts {
             if let Some(active) = self.jobs.get(&sequence) {
@@ -542,19 +564,12 @@ impl EngineLoop {
             (_, update) => update,
         };
         self.report_drafts(&active);
+        self.report_energy(&active);
         self.reports.push(JobReport { job: active.job.id, update });
     }
 
     fn now(&self) -> Tick {
         self.started_at.elapsed().as_micros() as Tick
-    }
-}
-
-fn trace(plan: &Plan, cost: &core::CostModel) {
-    if tracing::enabled!(tracing::Level::TRACE) {
-        let load = core::StepLoad::of(plan);
-        let expected_us = cost.predict(&load) as Tick;
-        tracing::trace!(step = plan.id.0, ?load, expected_us, "step launched");
     }
 }
 

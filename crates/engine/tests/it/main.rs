@@ -6,6 +6,7 @@ mod bounded;
 #[path = "../common/mod.rs"]
 mod common;
 mod disk;
+mod energy;
 mod hidden_states;
 mod hostile_grammars;
 mod logits;

@@ -166,7 +166,8 @@ autoscalers (KEDA) and boards that know vLLM's names. Their labels are `model_na
 
     /// The last word of a name without `_total`, if it is a unit.
     fn unit(name: &str) -> &'static str {
-        const UNITS: &[&str] = &["seconds", "bytes", "tokens", "blocks", "files", "ratio"];
+        const UNITS: &[&str] =
+            &["seconds", "bytes", "tokens", "blocks", "files", "ratio", "millijoules", "watts"];
         let name = name.trim_end_matches("_total");
         UNITS.iter().copied().find(|unit| name.ends_with(unit)).unwrap_or_default()
     }

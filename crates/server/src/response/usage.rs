@@ -1,6 +1,6 @@
 //! Sums the usage of all choices.
 
-use omnibus_engine::{EncoderUsage, Usage};
+use omnibus_engine::{EncoderUsage, EnergyUsage, Usage};
 
 use crate::lower::Choices;
 
@@ -33,6 +33,7 @@ impl UsageTotals {
         self.usage.completion_tokens += usage.completion_tokens;
         self.usage.reasoning_tokens += usage.reasoning_tokens;
         self.usage.drafts += usage.drafts;
+        self.usage.energy = EnergyUsage::sum(self.usage.energy, usage.energy);
     }
 
     /// The usage of all choices, once every choice has finished.

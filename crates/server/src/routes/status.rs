@@ -105,6 +105,9 @@ fn flat(stats: &Stats) -> Result<Map<String, Value>, ApiError> {
             flat.extend(part);
         }
     }
+    if stats.energy.source.is_none() {
+        flat.insert("energy".to_owned(), Value::Null);
+    }
     let blocks = stats.scheduler.blocks();
     for (name, count) in [("used", blocks.used), ("cached", blocks.cached), ("total", blocks.total)] {
         flat.insert(format!("kv_blocks_{name}"), count.into());

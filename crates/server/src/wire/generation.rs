@@ -101,6 +101,10 @@ pub const FIELDS: &[Field] = &[
         "return_progress",
         "llama.cpp's: true adds chunks with `prompt_progress` to a stream while its prompt is computed",
     ),
+    honoured(
+        "include_energy",
+        "ours: true adds `energy` to `usage`, in joules, where a sensor counts it; absent elsewhere",
+    ),
     honoured("priority", "higher is scheduled first; 0 when absent"),
     honoured("session_id", "pins the conversation's blocks between requests"),
     honoured("cache_salt", "shares cached prefixes only with requests that have the same salt"),
@@ -169,6 +173,8 @@ pub struct Generation {
     pub timings: ShownTimings,
     /// `return_progress`.
     pub progress: ShownProgress,
+    /// `include_energy`.
+    pub energy: ShownEnergy,
     /// How many alternatives to report per token of the prompt; `None` reports nothing about them.
     pub prompt_logprobs: Option<usize>,
     /// How many of the prompt's last tokens are kept.
@@ -221,6 +227,16 @@ pub enum ShownProgress {
     #[default]
     Omit,
     /// It does.
+    Include,
+}
+
+/// Whether the usage has the energy of the response.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ShownEnergy {
+    /// It does not.
+    #[default]
+    Omit,
+    /// It does, where a sensor counts it.
     Include,
 }
 
@@ -355,6 +371,10 @@ impl Generation {
             progress: match fields.flag("return_progress")? {
                 Some(true) if streaming != Streaming::Off => ShownProgress::Include,
                 Some(_) | None => ShownProgress::Omit,
+            },
+            energy: match fields.flag("include_energy")? {
+                Some(true) => ShownEnergy::Include,
+                Some(false) | None => ShownEnergy::Omit,
             },
         })
     }

@@ -128,3 +128,20 @@ fn a_listed_model_says_what_requests_leave_out() {
     );
     assert_eq!(model["chat_template_hash"], "00000000000000000000000000000005");
 }
+
+#[test]
+fn the_usage_has_energy_where_a_request_asks_for_it() {
+    let server = server();
+    let expected = serde_json::json!({"prompt_joules": 1.5, "completion_joules": 0.25, "source": "estimate"});
+    for (path, body) in [
+        (CHAT, hi(r#","include_energy":true"#)),
+        ("/v1/completions", r#"{"prompt":"hi you","max_tokens":2,"include_energy":true}"#.to_owned()),
+    ] {
+        assert_eq!(post(server.address, path, &body).json()["usage"]["energy"], expected, "{path}");
+    }
+    let streamed = r#","include_energy":true,"stream":true,"stream_options":{"include_usage":true}"#;
+    let chunks = post(server.address, CHAT, &hi(streamed)).chunks();
+    assert_eq!(chunks.last().unwrap()["usage"]["energy"], expected);
+    let plain = post(server.address, CHAT, &hi("")).json();
+    assert!(plain["usage"].get("energy").is_none(), "{plain}");
+}

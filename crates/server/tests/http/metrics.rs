@@ -9,11 +9,12 @@ use super::{server, server_with};
 
 const PAGE: &str = include_str!("../../../../docs/metrics.md");
 
-/// Metrics that a scripted engine without keys and batches does not record: it has no steps and no sound, and clients of chat
-/// completions cannot send unknown fields.
+/// Metrics that a scripted engine without keys and batches does not record: it has no steps, no sensor of energy and no sound,
+/// and clients of chat completions cannot send unknown fields.
 const NOT_SCRIPTED: &[&str] = &[
     "omnibus_batch_requests_total",
     "omnibus_batches_total",
+    "omnibus_energy_millijoules_total",
     "omnibus_key_requests_total",
     "omnibus_key_limited_requests_total",
     "omnibus_key_prompt_tokens_total",
@@ -24,6 +25,7 @@ const NOT_SCRIPTED: &[&str] = &[
     "omnibus_model_loads_total",
     "omnibus_model_memory_bytes",
     "omnibus_model_waiting_requests",
+    "omnibus_power_watts",
     "omnibus_step_seconds",
     "omnibus_step_tokens",
     "omnibus_transcribed_seconds_total",
@@ -56,6 +58,15 @@ fn every_metric_is_in_the_page_and_the_reverse() {
     for metric @ (name, _) in &documented {
         assert!(scraped.contains(metric) || NOT_SCRIPTED.contains(name), "{metric:?} is in no scrape");
     }
+}
+
+#[test]
+fn energy_is_absent_where_nothing_counts_it() {
+    let server = server();
+    let text = get(server.address, "/metrics").body;
+    assert!(!text.contains("omnibus_energy_") && !text.contains("omnibus_power_"), "{text}");
+    let status = get(server.address, "/v1/status").json();
+    assert!(status["engine"]["energy"].is_null(), "{status}");
 }
 
 #[test]

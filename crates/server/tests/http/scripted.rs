@@ -10,10 +10,10 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use omnibus_engine::{
-    AddSpecial, Admission, Candidate, Capabilities, Class, Delta, Event, Failure, FinishReason, Health,
-    Input, Message, ModelDetails, ModelInfo, ModelState, Pooled, Pooler, PoolingRequest, Request,
-    RequestInfo, RequestState, SchedulerStats, Scoring, ScoringRequest, SessionInfo, Stats, Task, TokenInfo,
-    Transcription, Usage,
+    AddSpecial, Admission, Candidate, Capabilities, Class, Delta, EnergySource, EnergyUsage, Event, Failure,
+    FinishReason, Health, Input, Message, ModelDetails, ModelInfo, ModelState, Pooled, Pooler,
+    PoolingRequest, Request, RequestInfo, RequestState, SchedulerStats, Scoring, ScoringRequest, SessionInfo,
+    Stats, Task, TokenInfo, Transcription, Usage,
 };
 use omnibus_server::{Engine, Events, Lease, ModelName, PooledTexts, ScoredReplies, Transcripts};
 use serde_json::Value;
@@ -145,7 +145,13 @@ fn delta(text: &str, index: usize, logprobs: Option<usize>) -> Event {
 }
 
 fn finished(reason: FinishReason, prompt_tokens: usize, completion_tokens: usize) -> Event {
-    let usage = Usage { prompt_tokens, cached_tokens: 1, completion_tokens, ..Usage::default() };
+    let energy = EnergyUsage {
+        prompt_microjoules: 1_500_000,
+        completion_microjoules: 250_000,
+        source: EnergySource::Estimate,
+    };
+    let (energy, usage) = (Some(energy), Usage::default());
+    let usage = Usage { prompt_tokens, cached_tokens: 1, completion_tokens, energy, ..usage };
     Event::Finished { reason, matched: None, usage }
 }
 

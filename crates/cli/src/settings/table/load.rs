@@ -1,6 +1,6 @@
 //! Settings of the load of `bench`.
 
-use super::{BENCH, LOAD, MAX, choose};
+use super::{BENCH, LOAD, MAX, SENT_LOAD, choose};
 use crate::settings::config::{Dataset, Endpoint};
 use crate::settings::{Kind, Scope, Setting, choice};
 
@@ -110,7 +110,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, 65536),
         default: "",
         section: "Load",
-        commands: BENCH,
+        commands: SENT_LOAD,
         scope: Scope::FlagOnly,
         help: "Most requests at once. Default: 1, or no limit with --request-rate.",
         set: |config, value| {
@@ -152,7 +152,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Switch,
         default: "",
         section: "Load",
-        commands: BENCH,
+        commands: SENT_LOAD,
         scope: Scope::FlagOnly,
         help: "Generate past end tokens, up to --output-len. Not every server supports it.",
         set: |config, value| {

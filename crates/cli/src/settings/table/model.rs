@@ -30,6 +30,8 @@ pub const SETTINGS: &[Setting] = &[
             CommandName::BenchServe,
             CommandName::BenchEngine,
             CommandName::BenchSpeculation,
+            CommandName::BenchEnergy,
+            CommandName::BenchReport,
         ],
         scope: Scope::FlagOnly,
         help: "Model directory, or `org/name[@revision]` on the hub; for `bench serve` a served name, for `launch` one or the other, for `replay` that of its own server. Default: the embedded model, or the first served one.",

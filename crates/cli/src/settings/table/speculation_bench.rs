@@ -1,6 +1,6 @@
 //! Settings of the benchmark of speculative decoding.
 
-use super::SPECULATION_BENCH;
+use super::{ROUNDS, SPECULATION_BENCH};
 use crate::settings::{Kind, Scope, Setting};
 
 /// In the order of `--help`.
@@ -11,7 +11,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("FILE"),
         default: "",
         section: "Speculation benchmark",
-        commands: SPECULATION_BENCH,
+        commands: ROUNDS,
         scope: Scope::FlagOnly,
         help: "File with prompts: JSON lines with `prompt` or `messages`. Default: prompts whose answers repeat them.",
         set: |config, value| {
@@ -25,9 +25,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(1, 1000),
         default: "4",
         section: "Speculation benchmark",
-        commands: SPECULATION_BENCH,
+        commands: ROUNDS,
         scope: Scope::FlagOnly,
-        help: "How often each number of streams is measured; the fastest round counts, but the first of several.",
+        help: "How often each number of streams is measured. `speculation` counts the fastest round, but the first of several; `energy` sends so many requests for each stream.",
         set: |config, value| {
             config.speculation_bench.rounds = value.count() as usize;
             Ok(())

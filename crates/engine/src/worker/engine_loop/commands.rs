@@ -36,12 +36,19 @@ impl EngineLoop {
             // Pictures are encoded instead of waiting.
         } else if idle && !writing && self.pending_offload == PendingOffload::No {
             match self.inbox.recv() {
-                Ok(command) => self.handle_command(command)?,
+                Ok(command) => {
+                    self.end_idle_time();
+                    self.handle_command(command)?;
+                }
                 Err(_) => return ControlFlow::Break(()),
             }
         } else if idle || self.in_flight.is_empty() && self.scheduler.plan(self.now()).is_empty() {
             let timeout = self.idle_timeout();
-            match self.inbox.recv_timeout(timeout) {
+            let command = self.inbox.recv_timeout(timeout);
+            if idle {
+                self.end_idle_time();
+            }
+            match command {
                 Ok(command) => self.handle_command(command)?,
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return ControlFlow::Break(()),
@@ -148,7 +155,14 @@ impl EngineLoop {
                 let media = (job.id, std::mem::take(&mut job.media));
                 self.jobs.insert(
                     sequence,
-                    ActiveJob { job, reported, max_tokens, spans, drafts: DraftUsage::default() },
+                    ActiveJob {
+                        job,
+                        reported,
+                        max_tokens,
+                        spans,
+                        drafts: DraftUsage::default(),
+                        energy: None,
+                    },
                 );
                 self.media.insert(sequence, media, positions, (&mut self.scheduler, &mut self.device));
                 if let Some(grammar) = grammar {

@@ -3,9 +3,9 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use omnibus_core::Tick;
+use omnibus_core::{Plan, Tick};
 
-use super::EngineLoop;
+use super::{EngineLoop, LoopEnergy};
 use crate::error::Disconnected;
 use crate::message::{JobReport, JobUpdate, Report, StatsReport, StepStats};
 use crate::stats::{SchedulerStats, Stats};
@@ -104,6 +104,7 @@ impl EngineLoop {
             | JobUpdate::Hidden(_)
             | JobUpdate::TokenLogits(_)
             | JobUpdate::Drafted(_)
+            | JobUpdate::Energy(_)
             | JobUpdate::Token(_) => false,
         };
         let idle = self.in_flight.is_empty() && self.scheduler.is_idle();
@@ -124,12 +125,22 @@ impl EngineLoop {
             launches: device.launches,
             grammar: self.grammars.stats(),
             media: device.media,
+            energy: self.energy.as_ref().map(LoopEnergy::stats).unwrap_or_default(),
             active_memory_bytes: mlx::memory::active_memory() as u64,
             peak_memory_bytes: mlx::memory::peak_memory() as u64,
             cache_memory_bytes: mlx::memory::cache_memory() as u64,
             ..self.stats.counters.clone()
         };
         StatsReport { stats, steps: std::mem::take(&mut self.stats.steps) }
+    }
+}
+
+/// Logs what a step is about to compute, and how long that should take.
+pub(super) fn trace(plan: &Plan, cost: &omnibus_core::CostModel) {
+    if tracing::enabled!(tracing::Level::TRACE) {
+        let load = omnibus_core::StepLoad::of(plan);
+        let expected_us = cost.predict(&load) as Tick;
+        tracing::trace!(step = plan.id.0, ?load, expected_us, "step launched");
     }
 }
 

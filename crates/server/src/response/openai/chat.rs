@@ -6,7 +6,7 @@ use omnibus_engine::{Event as EngineEvent, FinishReason, TokenInfo, Usage};
 
 use super::chat_calls::{self, Calls};
 use super::chat_mcp_calls::McpCalls;
-use super::{FINGERPRINT, Include, Logprobs, done, failed, finish_reason, logprobs, usage_of};
+use super::{FINGERPRINT, Include, Logprobs, done, failed, finish_reason, logprobs};
 use crate::error::ApiError;
 use crate::lower::Choices;
 use crate::response::{Completion, Event, Framer, Frames, JsonBody, ResponseHeader, TimedChoice};
@@ -264,7 +264,7 @@ impl Framer for ChatFramer {
             created: self.header.created,
             model: self.header.model.clone(),
             choices: completions.into_iter().enumerate().map(choice).collect(),
-            usage: usage_of(usage),
+            usage: self.include.usage_of(usage),
             system_fingerprint: FINGERPRINT,
             prompt_token_ids,
             prompt_logprobs,

@@ -5,7 +5,7 @@ use std::time::Instant;
 use omnibus_engine::{Delta, Event as EngineEvent, FinishReason, TokenInfo, Usage};
 
 use super::logprobs::Offsets;
-use super::{FINGERPRINT, Include, Logprobs, done, failed, finish_reason, usage_of};
+use super::{FINGERPRINT, Include, Logprobs, done, failed, finish_reason};
 use crate::error::ApiError;
 use crate::lower::Choices;
 use crate::response::{Completion, Event, Framer, Frames, JsonBody, ResponseHeader, TimedChoice};
@@ -264,6 +264,6 @@ impl Framer for CompletionsFramer {
                 choices.push(Choice { index: choices.len(), ..self.full_choice(at, completion) });
             }
         }
-        JsonBody::of(&Chunk { timings, ..self.body(choices, Some(Some(usage_of(usage)))) })
+        JsonBody::of(&Chunk { timings, ..self.body(choices, Some(Some(self.include.usage_of(usage)))) })
     }
 }

@@ -20,7 +20,7 @@ pub use limits::headers as limit_headers;
 use super::{Delivery, Event, Frames, TimedChoice};
 use crate::error::ApiError;
 use crate::wire::generation::{
-    Generation, ShownProgress, ShownTimings, StreamUsage, Streaming, TokenDisplay, TokenIds,
+    Generation, ShownEnergy, ShownProgress, ShownTimings, StreamUsage, Streaming, TokenDisplay, TokenIds,
 };
 use crate::wire::logprobs::PromptLogprobs;
 use crate::wire::timings::{PromptProgress, Timings};
@@ -63,6 +63,8 @@ pub struct Include {
     pub timings: ShownTimings,
     /// How much of the prompt is computed.
     pub progress: ShownProgress,
+    /// Energy in the usage.
+    pub energy: ShownEnergy,
 }
 
 impl Include {
@@ -79,6 +81,7 @@ impl Include {
             prompt_logprobs: Logprobs::of(generation.prompt_logprobs),
             timings: generation.timings,
             progress: generation.progress,
+            energy: generation.energy,
         }
     }
 
@@ -87,9 +90,15 @@ impl Include {
     fn usage_field(self, usage: Option<Usage>, so_far: Usage) -> Option<Option<wire::Usage>> {
         match self.usage {
             StreamUsage::Omit => None,
-            StreamUsage::Include => Some(usage.map(usage_of)),
-            StreamUsage::Continuous => Some(Some(usage_of(usage.unwrap_or(so_far)))),
+            StreamUsage::Include => Some(usage.map(|usage| self.usage_of(usage))),
+            StreamUsage::Continuous => Some(Some(self.usage_of(usage.unwrap_or(so_far)))),
         }
+    }
+
+    /// The `usage` field of a response.
+    fn usage_of(self, usage: Usage) -> wire::Usage {
+        let energy = usage.energy.filter(|_| self.energy == ShownEnergy::Include);
+        usage_of(Usage { energy, ..usage })
     }
 
     /// The times of a choice, when requested.
@@ -143,7 +152,8 @@ fn failed(error: &ApiError, frames: &mut Frames) {
 }
 
 fn usage_of(usage: Usage) -> wire::Usage {
-    let Usage { prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, drafts, media } = usage;
+    let Usage { prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, drafts, media, energy } =
+        usage;
     let omnibus_engine::MediaUsage { images, audio } = media;
     let images = (images.tokens > 0).then_some(wire::ImageDetails {
         image_tokens: images.tokens,
@@ -165,6 +175,11 @@ fn usage_of(usage: Usage) -> wire::Usage {
             accepted_prediction_tokens: drafts.accepted,
             rejected_prediction_tokens: drafts.rejected,
         },
+        energy: energy.map(|energy| wire::Energy {
+            prompt_joules: energy.prompt_microjoules as f64 / 1e6,
+            completion_joules: energy.completion_microjoules as f64 / 1e6,
+            source: energy.source.name(),
+        }),
     }
 }
 

@@ -1,0 +1,141 @@
+//! A thread that samples a sensor, so that the engine never waits for one.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::curve::Curve;
+use crate::sensor::{EnergySource, Sensor};
+
+/// Time between two readings.
+pub const PERIOD: Duration = Duration::from_millis(100);
+/// After a reading, the thread sleeps for so many times the time that the reading took, if that is longer than [`PERIOD`]: it
+/// takes at most a thousandth of a core.
+const SLEEP_PER_READING: u32 = 999;
+/// Failures in a row after which the sensor is given up.
+const FAILURES_MAX: u32 = 10;
+
+/// The energy that a sensor counted, at any moment. The thread ends when it is dropped.
+#[derive(Debug)]
+pub struct Meter {
+    source: EnergySource,
+    started: Instant,
+    curve: Arc<Mutex<Curve>>,
+    _running: Sender<()>,
+}
+
+impl Meter {
+    /// Reads a sensor from now on. `None` when it cannot be read or there is no thread.
+    pub fn start(mut sensor: Box<dyn Sensor>) -> Option<Self> {
+        let (source, started) = (sensor.source(), Instant::now());
+        let first = sensor.microjoules().inspect_err(|error| tracing::warn!("no energy: {error}")).ok()?;
+        let curve = Arc::new(Mutex::new(Curve::default()));
+        let (running, stopped) = channel::<()>();
+        let shared = Arc::clone(&curve);
+        let sample = move || {
+            let (mut sleep, mut failures) = (PERIOD, 0);
+            while stopped.recv_timeout(sleep) == Err(RecvTimeoutError::Timeout) {
+                let reading = Instant::now();
+                match sensor.microjoules() {
+                    Ok(now) => {
+                        failures = 0;
+                        lock(&shared).add(started.elapsed(), now.saturating_sub(first));
+                    }
+                    Err(error) => {
+                        failures += 1;
+                        if failures == FAILURES_MAX {
+                            tracing::warn!("energy is not counted any more: {error}");
+                            return;
+                        }
+                    }
+                }
+                sleep = PERIOD.max(reading.elapsed().saturating_mul(SLEEP_PER_READING));
+            }
+        };
+        let thread = std::thread::Builder::new().name("omnibus-power".to_owned()).spawn(sample);
+        thread.inspect_err(|error| tracing::warn!("no energy: cannot start a thread: {error}")).ok()?;
+        Some(Self { source, started, curve, _running: running })
+    }
+
+    /// What the sensor reads.
+    pub fn source(&self) -> EnergySource {
+        self.source
+    }
+
+    /// The energy since the start, in microjoules. Never decreases, and never waits for the sensor.
+    pub fn microjoules(&self) -> u64 {
+        lock(&self.curve).microjoules(self.started.elapsed())
+    }
+
+    /// The power between the last two readings, in watts.
+    pub fn watts(&self) -> f64 {
+        lock(&self.curve).watts()
+    }
+}
+
+/// A panic cannot leave the curve half-written.
+fn lock(curve: &Mutex<Curve>) -> MutexGuard<'_, Curve> {
+    curve.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::Receiver;
+
+    use super::*;
+    use crate::sensor::SensorError;
+
+    /// Counts a joule at each reading, and says that it was read.
+    struct Fake {
+        sum: u64,
+        read: Sender<u64>,
+    }
+
+    impl Sensor for Fake {
+        fn source(&self) -> EnergySource {
+            EnergySource::Estimate
+        }
+
+        fn microjoules(&mut self) -> Result<u64, SensorError> {
+            self.sum += 1_000_000;
+            let _done = self.read.send(self.sum);
+            Ok(self.sum)
+        }
+    }
+
+    fn fake() -> (Box<dyn Sensor>, Receiver<u64>) {
+        let (read, readings) = channel();
+        (Box::new(Fake { sum: 41_000_000, read }), readings)
+    }
+
+    #[test]
+    fn the_first_reading_is_zero_and_later_ones_are_counted() {
+        let (sensor, readings) = fake();
+        let meter = Meter::start(sensor).unwrap();
+        // The third reading begins when the second is in the curve.
+        let third = readings.iter().nth(2);
+        assert_eq!((meter.source(), third), (EnergySource::Estimate, Some(44_000_000)));
+        assert!(meter.microjoules() >= 1_000_000 && meter.watts() > 0.0);
+        drop(meter);
+        // The thread ends, and its sensor with it.
+        assert!(readings.iter().count() < 1000);
+    }
+
+    /// Can never be read.
+    struct Broken;
+
+    impl Sensor for Broken {
+        fn source(&self) -> EnergySource {
+            EnergySource::Estimate
+        }
+
+        fn microjoules(&mut self) -> Result<u64, SensorError> {
+            Err(SensorError::Nvml("not supported".to_owned()))
+        }
+    }
+
+    #[test]
+    fn a_sensor_that_cannot_be_read_is_absent() {
+        assert!(Meter::start(Box::new(Broken)).is_none());
+    }
+}
