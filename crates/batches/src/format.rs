@@ -51,6 +51,18 @@ pub enum Outcome {
     Expired,
 }
 
+impl Outcome {
+    /// In lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+            Self::Expired => "expired",
+        }
+    }
+}
+
 /// A result that was read.
 pub(crate) struct ReadResult {
     pub(crate) custom_id: String,

@@ -110,6 +110,9 @@ impl Runner {
                 Err(error) => return Err(error),
             }
         }
+        if let Some(batch) = self.store.any_batch(id) {
+            metrics::counter!("omnibus_batches_total", "status" => batch.status.name()).increment(1);
+        }
         Ok(())
     }
 

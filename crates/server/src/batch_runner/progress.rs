@@ -41,6 +41,7 @@ impl Progress {
     /// Adds a result.
     pub fn push(&mut self, custom_id: &str, answer: &Answer) -> Result<(), StoreError> {
         self.store.push(&mut self.journal, custom_id, answer)?;
+        metrics::counter!("omnibus_batch_requests_total", "outcome" => answer.outcome().name()).increment(1);
         self.store.note(&self.batch.id, self.journal.counts(), self.journal.usage());
         Ok(())
     }

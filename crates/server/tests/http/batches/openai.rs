@@ -37,6 +37,15 @@ fn a_batch_answers_each_line_and_a_failure_is_its_lines() {
         _ => None,
     });
     assert!(seen.collect::<Vec<_>>().iter().all(|class| *class == omnibus_engine::Class::Offline));
+    let metrics = get(server.address, "/metrics").body;
+    for (name, least) in [
+        ("omnibus_batches_total{status=\"completed\"} ", 1),
+        ("omnibus_batch_requests_total{outcome=\"succeeded\"} ", 2),
+        ("omnibus_batch_requests_total{outcome=\"failed\"} ", 3),
+    ] {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name));
+        assert!(line.and_then(|count| count.parse::<u64>().ok()) >= Some(least), "{name}: {line:?}");
+    }
     let listed = get(server.address, "/v1/batches?limit=1").json();
     assert_eq!((&listed["data"][0], &listed["has_more"]), (&batch, &json!(false)));
     let files = get(server.address, "/v1/files?purpose=batch_output").json();
