@@ -2,6 +2,7 @@
 //!
 //! Invariant: internal. It is in no table of commands; the server passes its settings as variables.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use crate::{embedded, environment, libmlx, log};
 pub const SUBCOMMAND: &str = "engine-process";
 
 const FAULTS: &str = "OMNIBUS_FAULTS";
+const THREADS: &str = "OMNIBUS_CPU_THREADS";
 const LOG: &str = "OMNIBUS_LOG";
 const LOG_FORMAT: &str = "OMNIBUS_LOG_FORMAT";
 
@@ -27,12 +29,22 @@ pub fn isolation(config: &Config) -> Result<Isolation, Error> {
     let mut variables =
         vec![(LOG.into(), config.log.filter.clone().into()), (LOG_FORMAT.into(), format.into())];
     variables.extend(libmlx::engine_variables(&config.isolation, config.engine.device));
+    variables.extend(threads_of_a_rank(config.engine.tensor_parallel_size));
     Ok(Isolation {
         program: program()?,
         arguments: vec![SUBCOMMAND.into()],
         variables,
         watchdog: Duration::from_secs_f64(config.isolation.watchdog_s),
     })
+}
+
+/// By which the ranks of a model share this machine's cores, unless the user says how many threads each has.
+fn threads_of_a_rank(ranks: usize) -> Option<(OsString, OsString)> {
+    if ranks == 1 || environment::variable(THREADS).is_some() {
+        return None;
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    Some((THREADS.into(), (cores / ranks).max(1).to_string().into()))
 }
 
 /// Failures injected by tests.

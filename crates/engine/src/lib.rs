@@ -20,6 +20,7 @@ mod error;
 mod event;
 mod fault;
 mod floats;
+mod frames;
 mod front;
 mod generation_config;
 mod hidden;

@@ -71,6 +71,8 @@ pub struct Settings {
     pub prompt_cache: Option<PromptCacheFile>,
     /// Seconds without a request after which a session's blocks may be evicted.
     pub session_ttl_s: f64,
+    /// Processes that compute the model together, each a part of every layer.
+    pub tensor_parallel_size: usize,
     /// The device that models run on.
     pub device: DeviceChoice,
     /// What products with quantized weights do with activations on a CPU.
@@ -184,6 +186,7 @@ impl Default for Settings {
             ffmpeg: None,
             prompt_cache: None,
             session_ttl_s: 3600.0,
+            tensor_parallel_size: 1,
             device: DeviceChoice::Auto,
             cpu_activations: CpuActivations::default(),
             async_scheduling: AsyncScheduling::default(),

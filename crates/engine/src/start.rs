@@ -92,7 +92,7 @@ fn start_in_process(
         by_loop.update(stats, replies);
         to_outputs.send(jobs).map_err(|_| Disconnected)
     });
-    let own = Own { settings: settings.clone(), processors: processors.clone() };
+    let own = Own { settings: settings.clone(), processors: processors.clone(), launch: None };
     let (ready, thread) = worker::start(source.files(), own, inbox, report_tx)?;
     let commands = CommandSender::new(move |command| to_loop.send(command).map_err(|_| Disconnected));
     let requests = hand_out(reports, &status, &commands)?;
@@ -113,7 +113,12 @@ fn start_process(
     let (to_outputs, reports) = channel();
     let status = Arc::new(EngineStatus::new(isolation.watchdog));
     let outputs = Outputs { reports: to_outputs, status: Arc::clone(&status) };
-    let start = Start { source: name, settings: settings.clone() };
+    let start = Start {
+        source: name,
+        settings: settings.clone(),
+        watchdog: isolation.watchdog,
+        variables: isolation.variables.clone(),
+    };
     let Supervised { commands, ready, thread } = supervisor::start(isolation.clone(), start, outputs)?;
     let requests = hand_out(reports, &status, &commands)?;
     let processors = LogitsProcessors::default();

@@ -24,6 +24,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process_group};
+
 use crate::error::Disconnected;
 use crate::error::StartError;
 use crate::event::FinishReason;
@@ -427,6 +429,9 @@ impl Supervisor {
     /// Makes sure that the process has ended. Returns its exit status in words.
     fn end_process(&mut self) -> String {
         let Some(mut process) = self.process.take() else { return "it was never started".to_owned() };
+        // Its group has the ranks that it started.
+        let group = Pid::from_child(&process.child);
+        let _already_dead = kill_process_group(group, Signal::KILL);
         let _already_dead = process.child.kill();
         let status = process.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         // The listener ends with the socket, whose other end is now closed.

@@ -25,6 +25,7 @@ mod prompt_file;
 mod prompt_logprobs;
 mod prompt_output;
 mod proposer;
+mod ranks;
 mod step_input;
 mod token_logits;
 mod warm_up;
@@ -33,7 +34,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
-use omnibus_model::{Head, Kernels, Model, Source};
+use omnibus_model::{Head, Kernels, Model, Shard, Source};
 
 use crate::device_memory::DeviceMemory;
 use crate::error::StartError;
@@ -44,6 +45,7 @@ use crate::message::{Command, Ready, ReportSender};
 use crate::settings::{CpuActivations, DeviceChoice, NamedAdapter, Settings};
 use crate::whisper::rules::{SPEECH_RULES, SpeechRules};
 use crate::whisper::tokens::SpeechTokens;
+use device_call::Device;
 use device_client::DeviceClient;
 use drafting::LoadedDrafter;
 use drafts::Drafts;
@@ -51,12 +53,16 @@ use faulty_device::FaultyDevice;
 pub use memory::memory_for_models;
 pub use padding::Padding;
 use proposer::DraftNetwork;
+pub(crate) use ranks::{FollowerStart, RankLaunch, follow};
+use ranks::{RankGroup, RankedDevice};
 
 /// What the thread owns besides the model's files.
 #[derive(Default)]
 pub(crate) struct Own {
     pub(crate) settings: Settings,
     pub(crate) processors: LogitsProcessors,
+    /// How further ranks are started; `None` inside of the front's process.
+    pub(crate) launch: Option<RankLaunch>,
 }
 
 /// Starts the thread and waits until it has loaded its model. The process must not exit before the thread has ended: at
@@ -110,7 +116,7 @@ struct Loaded {
     energy: Option<engine_loop::LoopEnergy>,
 }
 
-fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, StartError> {
+fn load(source: &Source, Own { settings, processors, launch }: &Own) -> Result<Loaded, StartError> {
     choose_device(settings.device)?;
     let config = source.config().map_err(StartError::new)?;
     MemoryPlan::check_weights(source, &DeviceMemory::read(settings.memory_limit))?;
@@ -119,17 +125,17 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
         mlx::device::default().map_err(StartError::new)?,
         settings.power_model_watts,
     );
-    let kernels = match settings.cpu_activations {
-        CpuActivations::Exact => Kernels::fastest(),
-        CpuActivations::Int8 => Kernels::fastest().with_int8_activations(),
-    };
-    let model = load_model(source, kernels, settings)?;
+    let kernels = kernels_of(settings);
+    let settings = &ranks::settings_of_a_rank(settings)?;
+    let group = RankGroup::start(source, settings, launch.as_ref())?;
+    let model = load_model(source, kernels, settings, group.as_ref().map(RankGroup::shard))?;
     let media = media::MediaEncoding::load(source, kernels, settings)?;
+    let media = ranks::without_encoders(media, settings)?;
     let adapters = adapters::load(&model, settings)?;
     if let Some(bytes) = settings.adapter_memory {
         model.limit_adapter_bytes(bytes);
     }
-    let draft = LoadedDrafter::load(source, &model, settings)?;
+    let draft = ranks::without_head(LoadedDrafter::load(source, &model, settings)?, settings)?;
     let mut settings = settings.on(mlx::device::default().map_err(StartError::new)?);
     let prompt_file = prompt_file::PromptFile::open(&mut settings, source, model.blueprint())?;
     let settings = &settings;
@@ -158,12 +164,17 @@ fn load(source: &Source, Own { settings, processors }: &Own) -> Result<Loaded, S
     runner.set_prompt_cache(prompt_file.as_ref().and_then(prompt_file::PromptFile::cache));
     let traits = runner.traits();
     let offload = kv_offload::KvOffload::open(settings, source, &traits.kv, &capacity)?;
+    if let Some(group) = &group {
+        group.allocate(&capacity.blocks)?;
+    }
+    let blocks = runner.least_blocks();
+    let device: Box<dyn Device> = match group {
+        Some(group) => Box::new(RankedDevice::new(runner, group)),
+        None => Box::new(runner),
+    };
     let device = match settings.faults.is_empty() {
-        true => DeviceClient::new(runner, traits),
-        false => {
-            let blocks = runner.least_blocks();
-            DeviceClient::new(FaultyDevice::new(runner, settings.faults.clone(), blocks), traits)
-        }
+        true => DeviceClient::new(device, traits),
+        false => DeviceClient::new(FaultyDevice::new(device, settings.faults.clone(), blocks), traits),
     };
     let smaller_pools = capacity.smaller.into();
     let grammars = grammars::Grammars::new(source, ready.vocab_size, &settings.grammar_limits);
@@ -199,9 +210,22 @@ fn ready(
     }
 }
 
-/// Loads the model, with its attention bounded as the settings say.
-fn load_model(source: &Source, kernels: Kernels, settings: &Settings) -> Result<Model, StartError> {
-    let mut model = Model::load(source, kernels).map_err(StartError::new)?;
+/// The kernels that the settings choose.
+fn kernels_of(settings: &Settings) -> Kernels {
+    match settings.cpu_activations {
+        CpuActivations::Exact => Kernels::fastest(),
+        CpuActivations::Int8 => Kernels::fastest().with_int8_activations(),
+    }
+}
+
+/// Loads the model, or a rank's part of it, with its attention bounded as the settings say.
+fn load_model(
+    source: &Source,
+    kernels: Kernels,
+    settings: &Settings,
+    shard: Option<Shard>,
+) -> Result<Model, StartError> {
+    let mut model = Model::load_part(source, kernels, shard).map_err(StartError::new)?;
     // The first of the tokens of such a prompt depend on the last ones.
     if settings.prompt_cache.is_some() && !model.blueprint().bidirectional_spans(&[0; 2], &[]).is_empty() {
         return Err(StartError::new(

@@ -3,6 +3,7 @@
 //! A new family usually adds no variant here, only a file in `families`. A new variant is a new
 //! computation: a folder in `mixers` or a file in `mlps`.
 
+mod cut;
 mod draft_head;
 mod footprint;
 mod manifest;

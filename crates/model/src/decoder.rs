@@ -30,6 +30,7 @@ use crate::mixers::Mixer;
 use crate::ops::{AttentionNeeds, ByLength, Kernels, Ops};
 use crate::params::{Param, Params};
 use crate::quantization::Quantization;
+use crate::shard::Shard;
 use crate::step_graphs::StepGraphs;
 use crate::weights::{LoadError, Source, Store, Weights};
 use crate::{families, kernel_check, kv_format};
@@ -70,6 +71,8 @@ pub struct Model {
     params: Params,
     /// On CUDA.
     step_graphs: Option<StepGraphs>,
+    /// Of a rank of several: `head` has its part of the vocabulary.
+    shard: Option<Shard>,
 }
 
 /// How a GPU's work is launched. Those named `…_total` only grow.
@@ -90,6 +93,11 @@ impl Model {
     /// Reads the config and the weights of a checkpoint, checks one against the other, and makes the
     /// weights resident.
     pub fn load(source: &Source, kernels: Kernels) -> Result<Self, Error> {
+        Self::load_part(source, kernels, None)
+    }
+
+    /// Loads a model likewise, of several ranks the part of this one.
+    pub fn load_part(source: &Source, kernels: Kernels, shard: Option<Shard>) -> Result<Self, Error> {
         let config = source.config()?;
         let in_config = |error| Error::Config { file: source.path("config.json"), error: Box::new(error) };
         let mut blueprint = families::read(&config).map_err(in_config)?;
@@ -98,17 +106,28 @@ impl Model {
             blueprint.rewrites.clear();
         }
         let quantization = Quantization::read(&config).map_err(in_config)?;
-        Self::build(blueprint, quantization, source.weights()?, kernels)
+        Self::build_part(blueprint, quantization, source.weights()?, kernels, shard)
     }
 
     /// The network of a blueprint over the tensors of a checkpoint.
     pub fn build(
-        mut blueprint: Blueprint,
+        blueprint: Blueprint,
         quantization: Quantization,
         weights: Weights,
         kernels: Kernels,
     ) -> Result<Self, Error> {
-        let mut store = Store::new(&mut blueprint, quantization.clone(), weights, kernels)?;
+        Self::build_part(blueprint, quantization, weights, kernels, None)
+    }
+
+    /// What a rank of several computes of the network of a blueprint, over the tensors of the whole checkpoint.
+    pub fn build_part(
+        mut blueprint: Blueprint,
+        quantization: Quantization,
+        weights: Weights,
+        kernels: Kernels,
+        shard: Option<Shard>,
+    ) -> Result<Self, Error> {
+        let mut store = Store::new(&mut blueprint, quantization.clone(), weights, kernels, shard.clone())?;
         let root = blueprint.names.root;
         let embed_path = format!("{root}.{}", blueprint.names.embed);
         let dtype = store.activations();
@@ -138,10 +157,7 @@ impl Model {
         let norm = norm.transpose()?;
         store.params().evaluate()?;
         let layers = load_layers(&blueprint, &mut store)?;
-        let head = match blueprint.head {
-            Head::Own if stage.gives_logits() => Some(store.linear("lm_head")?),
-            Head::Own | Head::Tied | Head::OwnIfPresent | Head::Target | Head::Absent => None,
-        };
+        let head = load_head(&blueprint, &mut store, embed.as_ref(), shard.as_ref())?;
         let masked_head = blueprint.masked_head.filter(|_| stage.gives_logits());
         let masked_head = masked_head.map(|spec| MaskedHeadBlock::load(spec, &mut store)).transpose()?;
         store.params().evaluate()?;
@@ -168,6 +184,7 @@ impl Model {
             adapters: Rc::clone(store.adapters()),
             params: store.params().clone(),
             step_graphs,
+            shard,
         })
     }
 
@@ -376,6 +393,23 @@ impl Model {
     pub fn take_launch_problem(&self) -> Option<String> {
         self.step_graphs.as_ref().and_then(StepGraphs::take_problem)
     }
+}
+
+/// What gives the logits, if that is not the embedding: a head of its own, or a rank's rows of the embedding.
+fn load_head(
+    blueprint: &Blueprint,
+    store: &mut Store,
+    embed: Option<&Embedding>,
+    shard: Option<&Shard>,
+) -> Result<Option<Linear>, LoadError> {
+    if !blueprint.stage.gives_logits() {
+        return Ok(None);
+    }
+    Ok(match (blueprint.head, embed.zip(shard)) {
+        (Head::Own, _) => Some(store.linear("lm_head")?),
+        (Head::Tied, Some((embed, shard))) => Some(embed.rows(shard.range(blueprint.vocab))?),
+        (Head::Tied | Head::OwnIfPresent | Head::Target | Head::Absent, _) => None,
+    })
 }
 
 /// The layers that have weights, each resident before the next is read.

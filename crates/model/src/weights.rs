@@ -6,6 +6,7 @@
 
 mod adapter;
 mod check;
+mod deal;
 mod files;
 mod fingerprint;
 mod foreign;
@@ -52,6 +53,19 @@ pub enum LoadError {
     Format { path: String, problem: String },
     #[error("the weights do not fit the config: {}", check::listed(.0))]
     Mismatch(Difference),
+    #[error("cannot divide the model among {ranks} ranks: {problem}; {}", proposed(sizes))]
+    Ranks { ranks: usize, problem: String, sizes: Vec<usize> },
     #[error(transparent)]
     Mlx(#[from] mlx::Error),
+}
+
+/// Which numbers of ranks fit.
+fn proposed(sizes: &[usize]) -> String {
+    match sizes {
+        [] => "it runs on one rank only".to_owned(),
+        sizes => {
+            let sizes: Vec<String> = sizes.iter().map(usize::to_string).collect();
+            format!("--tensor-parallel-size may be {}", sizes.join(", "))
+        }
+    }
 }

@@ -12,7 +12,7 @@ use super::process::{Server, signal};
 const TEXT: &str = "/v1/completions";
 
 /// Requests with all kinds of sampling: greedy, seeded, with penalties, with log-probabilities, with grammars.
-fn requests(count: usize) -> Vec<Value> {
+pub fn requests(count: usize) -> Vec<Value> {
     let body = |number: usize| {
         let mut body = json!({
             "prompt": format!("{} and the bus number {number}", "a stop, ".repeat(number * 5)),
@@ -54,7 +54,7 @@ fn finish(mut stream: TcpStream, mut received: Vec<u8>) -> String {
     reply.chunks().into_iter().map(text).collect()
 }
 
-fn undisturbed(address: SocketAddr, bodies: &[Value]) -> Vec<String> {
+pub fn undisturbed(address: SocketAddr, bodies: &[Value]) -> Vec<String> {
     bodies.iter().map(|body| finish(begin(address, body), Vec::new())).collect()
 }
 
@@ -62,12 +62,12 @@ fn engine(server: &Server) -> Value {
     get(server.address, "/v1/status").json()["engine"].clone()
 }
 
-fn process(server: &Server) -> u32 {
+pub fn process(server: &Server) -> u32 {
     engine(server)["process"].as_u64().unwrap() as u32
 }
 
 /// Starts all requests, calls `disturb` when each has sent tokens, and returns the texts.
-fn disturbed(server: &Server, bodies: &[Value], disturb: impl Fn()) -> Vec<String> {
+pub fn disturbed(server: &Server, bodies: &[Value], disturb: impl Fn()) -> Vec<String> {
     let mut streams: Vec<TcpStream> = bodies.iter().map(|body| begin(server.address, body)).collect();
     let received: Vec<Vec<u8>> = streams.iter_mut().map(read_first_tokens).collect();
     disturb();

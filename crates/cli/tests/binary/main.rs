@@ -22,6 +22,7 @@ mod ollama;
 mod open_files;
 mod pictures;
 mod process;
+mod ranks;
 mod recordings;
 mod replaying;
 mod reports;

@@ -16,7 +16,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use super::wire::{self, FromEngine, SourceName, Start, ToEngine};
 use crate::error::Disconnected;
 use crate::message::Command;
-use crate::worker::{self, Own};
+use crate::worker::{self, Own, RankLaunch};
 
 /// How an engine process ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +42,13 @@ fn serve(embedded: &'static [(&'static str, &'static [u8])]) -> io::Result<Engin
     let mut from = BufReader::new(socket.try_clone()?);
     let start = match wire::read(&mut from)? {
         Some(ToEngine::Start(start)) => *start,
+        Some(ToEngine::Follow(source, start)) => {
+            drop(from);
+            return Ok(match worker::follow(files_of(source, embedded), *start, socket) {
+                Ok(()) => EngineExit::Stopped,
+                Err(why) => EngineExit::Failed(why),
+            });
+        }
         Some(ToEngine::Command(_)) => return Err(io::Error::other("the first message is a command")),
         None => return Ok(EngineExit::Stopped),
     };
@@ -51,11 +58,13 @@ fn serve(embedded: &'static [(&'static str, &'static [u8])]) -> io::Result<Engin
     std::thread::Builder::new()
         .name("omnibus-commands".to_owned())
         .spawn(move || read_commands(from, &commands, &stopping_too))?;
-    let Start { source, settings } = start;
-    let source = match source {
-        SourceName::Directory(path) => Source::Directory(path),
-        SourceName::Embedded => Source::Embedded(embedded),
-    };
+    let Start { source, settings, watchdog, variables } = start;
+    let name = source.clone();
+    let launch = RankLaunch::of_this_program(watchdog, variables, move |socket, start| {
+        wire::write(socket, &[ToEngine::Follow(name.clone(), Box::new(start))])
+    })?;
+    let source = files_of(source, embedded);
+    let own = Own { settings, launch: Some(launch), ..Own::default() };
     let to = Arc::new(Mutex::new(socket));
     let by_loop = Arc::clone(&to);
     // The loop itself writes: a report sent before a step has left this process before the step begins. The front always
@@ -63,7 +72,7 @@ fn serve(embedded: &'static [(&'static str, &'static [u8])]) -> io::Result<Engin
     let report_tx = Box::new(move |report| {
         write(&by_loop, FromEngine::Report(Box::new(report))).map_err(|_| Disconnected)
     });
-    let (ready, thread) = match worker::start(source, Own { settings, ..Own::default() }, inbox, report_tx) {
+    let (ready, thread) = match worker::start(source, own, inbox, report_tx) {
         Ok(started) => started,
         Err(error) => {
             write(&to, FromEngine::Refused(error.to_string()))?;
@@ -75,6 +84,13 @@ fn serve(embedded: &'static [(&'static str, &'static [u8])]) -> io::Result<Engin
         Ok(()) if stopping.load(Ordering::Relaxed) => Ok(EngineExit::Stopped),
         Ok(()) => Ok(EngineExit::Failed("the engine's loop ended by itself".to_owned())),
         Err(_) => Ok(EngineExit::Failed("the engine's loop panicked".to_owned())),
+    }
+}
+
+fn files_of(source: SourceName, embedded: &'static [(&'static str, &'static [u8])]) -> Source {
+    match source {
+        SourceName::Directory(path) => Source::Directory(path),
+        SourceName::Embedded => Source::Embedded(embedded),
     }
 }
 

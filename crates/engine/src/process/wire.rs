@@ -1,24 +1,23 @@
-//! Messages on a socket: the length in four bytes, little-endian, then postcard.
+//! The messages between the front and an engine process.
 
-use std::io::{self, BufWriter, Read, Write};
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use postcard::ser_flavors::{Flavor, Size};
-use postcard::serialize_with_flavor;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use crate::frames::{read, write};
 use crate::message::{Command, Ready, Report};
 use crate::settings::Settings;
-
-/// Larger than any message: a prompt of a million tokens is about four megabytes.
-const BYTES_MAX: u32 = 1 << 28;
+use crate::worker::FollowerStart;
 
 /// From the front to the engine process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum ToEngine {
     /// Load a model. The first message, and only that.
     Start(Box<Start>),
+    /// Load a part of a model, and follow the process with the first part. The first message, and only that.
+    Follow(SourceName, Box<FollowerStart>),
     /// A command to the loop.
     Command(Command),
 }
@@ -28,6 +27,10 @@ pub(crate) enum ToEngine {
 pub(crate) struct Start {
     pub(crate) source: SourceName,
     pub(crate) settings: Settings,
+    /// How long another rank may be silent.
+    pub(crate) watchdog: Duration,
+    /// Added to the environment of other ranks, as to the process's own.
+    pub(crate) variables: Vec<(OsString, OsString)>,
 }
 
 /// Where a model is. Files compiled into the binary are in the engine process's binary, too.
@@ -48,86 +51,18 @@ pub(crate) enum FromEngine {
     Report(Box<Report>),
 }
 
-/// Small messages are written together; what is larger in a message, as pixels are, is written from where it lies.
-const BUFFER_BYTES: usize = 1 << 16;
-
-/// Writes messages.
-pub(crate) fn write<T: Serialize>(to: &mut impl Write, messages: &[T]) -> io::Result<()> {
-    let mut to = BufWriter::with_capacity(BUFFER_BYTES, to);
-    for message in messages {
-        let length = serialize_with_flavor(message, Size::default()).map_err(io::Error::other)?;
-        let length = u32::try_from(length).ok().filter(|length| *length <= BYTES_MAX);
-        let length =
-            length.ok_or_else(|| io::Error::other(format!("a message is over {BYTES_MAX} bytes")))?;
-        to.write_all(&length.to_le_bytes())?;
-        let mut result = Ok(());
-        let written = serialize_with_flavor(message, Stream { to: &mut to, result: &mut result });
-        // What the socket said comes before what postcard makes of it.
-        result.and(written.map_err(io::Error::other))?;
-    }
-    to.flush()
-}
-
-/// Writes what is serialized.
-struct Stream<'a, W> {
-    to: &'a mut W,
-    result: &'a mut io::Result<()>,
-}
-
-impl<W: Write> Flavor for Stream<'_, W> {
-    type Output = ();
-
-    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
-        self.try_extend(&[byte])
-    }
-
-    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
-        *self.result = self.to.write_all(bytes);
-        self.result.as_ref().map_err(|_| postcard::Error::SerializeBufferFull).copied()
-    }
-
-    fn finalize(self) -> postcard::Result<()> {
-        Ok(())
-    }
-}
-
-/// Reads one message; `None` when the other side has closed the socket, even inside a message.
-pub(crate) fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
-    let mut length = [0; 4];
-    if !fill(from, &mut length)? {
-        return Ok(None);
-    }
-    let length = u32::from_le_bytes(length);
-    if length > BYTES_MAX {
-        return Err(io::Error::other(format!("a message of {length} bytes is over {BYTES_MAX}")));
-    }
-    let mut bytes = vec![0; length as usize];
-    if !fill(from, &mut bytes)? {
-        return Ok(None);
-    }
-    postcard::from_bytes(&bytes).map(Some).map_err(io::Error::other)
-}
-
-/// False when there is no more.
-fn fill(from: &mut impl Read, bytes: &mut [u8]) -> io::Result<bool> {
-    match from.read_exact(bytes) {
-        Ok(()) => Ok(true),
-        Err(error) if is_hang_up(error.kind()) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-fn is_hang_up(kind: io::ErrorKind) -> bool {
-    matches!(kind, io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset)
-}
-
 #[cfg(test)]
 mod tests {
     use omnibus_core::Request;
 
+    use std::io::{self, Write};
+
+    use serde::de::DeserializeOwned;
+
     use super::*;
     use crate::alignment::{AlignedTokens, Alignment};
     use crate::error::Failure;
+    use crate::frames::BUFFER_BYTES;
     use crate::hidden::{HiddenPositions, HiddenStates};
     use crate::media::{EncoderPixels, GridSpan, JobMedia, MediaKey, ViewPixels};
     use crate::message::{
@@ -202,7 +137,12 @@ mod tests {
     fn messages_to_the_engine_round_trip() {
         let (job, key, pixels) = job();
         let settings = Settings { chat_template: Some("{{ a }}".into()), ..Settings::default() };
-        let start = Start { source: SourceName::Directory("a/b".into()), settings };
+        let start = Start {
+            source: SourceName::Directory("a/b".into()),
+            settings,
+            watchdog: Duration::from_secs(3),
+            variables: vec![("A".into(), "b".into())],
+        };
         check(vec![
             ToEngine::Start(Box::new(start)),
             ToEngine::Command(Command::Submit(Box::new(job))),

@@ -26,6 +26,12 @@ pub(super) trait Device {
     fn call(&mut self, call: DeviceCall) -> mlx::Result<DeviceReply>;
 }
 
+impl Device for Box<dyn Device> {
+    fn call(&mut self, call: DeviceCall) -> mlx::Result<DeviceReply> {
+        self.as_mut().call(call)
+    }
+}
+
 /// A call of the loop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum DeviceCall {

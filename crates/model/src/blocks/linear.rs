@@ -1,10 +1,13 @@
 //! Matrix products with weights, dense or packed.
 
+use std::ops::Range;
+
 use mlx::{Array, Dtype};
 
 use super::{AdaptedWeight, HadamardRotation};
 use crate::ops::ChosenExperts;
 use crate::params::{Held, Param};
+use crate::shard::Shard;
 
 /// `x · Wᵀ + b`, and the products of the rows' adapters. The weight is `[out, in]`.
 #[derive(Clone)]
@@ -15,6 +18,8 @@ pub(crate) struct Linear {
     rotation: Option<HadamardRotation>,
     /// Of encoders that were trained for activations in few bits.
     limits: Option<Limits>,
+    /// Where products are parts of a sum over ranks, to which the bias is added once.
+    shard: Option<Shard>,
 }
 
 /// Names of the ends of ranges, scalars beside a layer's weight.
@@ -34,7 +39,12 @@ impl Limits {
 
 impl Linear {
     pub(crate) fn new(weight: AdaptedWeight, bias: Option<Param>) -> Self {
-        Self { weight, bias, rotation: None, limits: None }
+        Self { weight, bias, rotation: None, limits: None, shard: None }
+    }
+
+    /// This layer with products that ranks add.
+    pub(crate) fn summed(self, shard: Option<Shard>) -> Self {
+        Self { shard, ..self }
     }
 
     /// This layer within ranges.
@@ -64,9 +74,18 @@ impl Linear {
     }
 
     fn product(&self, x: &Array) -> mlx::Result<Array> {
+        let Some(shard) = &self.shard else { return self.own_product(x, self.bias.as_deref()) };
+        let sum = shard.sum(&self.own_product(x, None)?)?;
+        Ok(match self.bias.as_deref() {
+            Some(bias) => sum + bias,
+            None => sum,
+        })
+    }
+
+    fn own_product(&self, x: &Array, bias: Option<&Array>) -> mlx::Result<Array> {
         match &self.rotation {
-            Some(rotation) => self.weight.product(&rotation.apply(x)?, self.bias.as_deref()),
-            None => self.weight.product(x, self.bias.as_deref()),
+            Some(rotation) => self.weight.product(&rotation.apply(x)?, bias),
+            None => self.weight.product(x, bias),
         }
     }
 
@@ -83,7 +102,8 @@ impl Linear {
 
     /// One layer that computes both outputs, `first` before `second`, if they are stored alike.
     fn join(first: &Self, second: &Self) -> mlx::Result<Option<Self>> {
-        let is_plain = |linear: &Self| linear.rotation.is_none() && linear.limits.is_none();
+        let is_plain =
+            |linear: &Self| linear.rotation.is_none() && linear.limits.is_none() && linear.shard.is_none();
         if !is_plain(first) || !is_plain(second) {
             return Ok(None);
         }
@@ -93,7 +113,7 @@ impl Linear {
             _ => return Ok(None),
         };
         let weight = AdaptedWeight::join(&first.weight, &second.weight)?;
-        Ok(weight.map(|weight| Self { weight, bias, rotation: None, limits: None }))
+        Ok(weight.map(|weight| Self::new(weight, bias)))
     }
 }
 
@@ -136,6 +156,12 @@ impl Fused {
 pub(crate) struct Embedding(pub(crate) Linear);
 
 impl Embedding {
+    /// These rows as a linear layer of its own.
+    pub(crate) fn rows(&self, rows: Range<usize>) -> mlx::Result<Linear> {
+        let rows: Vec<i32> = rows.map(|row| row as i32).collect();
+        self.0.clone().take_rows(&Array::from_slice(&rows, &[rows.len() as i32])?)
+    }
+
     /// `tokens` `[T]` i32, all within the vocabulary → `[T, hidden]` in `dtype`.
     pub(crate) fn forward(&self, tokens: &Array, dtype: Dtype) -> mlx::Result<Array> {
         let (ops, weight) = (self.0.weight.ops(), self.0.weight.weight());

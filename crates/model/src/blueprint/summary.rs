@@ -68,7 +68,7 @@ impl LayerSpec {
 }
 
 impl Mixer {
-    fn blocks(&self) -> Vec<&'static str> {
+    pub(super) fn blocks(&self) -> Vec<&'static str> {
         let name = match self {
             Self::Attention(spec) => return spec.blocks(),
             Self::Parallel(Parallel(parts)) => {

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use mlx::{Array, Dtype, QuantMode, Quantized};
 
 use super::check::{Difference, check, infer};
+use super::deal::{Dealt, deal};
 use super::foreign::convert;
 use crate::blocks::{
     AdaptedWeight, Adapters, Embedding, ExpertLinear, HadamardRotation, LIMITS, Limits, Linear, NormBlock,
@@ -18,6 +19,7 @@ use crate::params::{Param, Params};
 use crate::pattern::Pattern;
 use crate::quantization::Quantization;
 use crate::rewrite::WeightRewrite;
+use crate::shard::Shard;
 use crate::weights::{LoadError, Weights};
 
 /// A checkpoint under the blueprint's names, cast for the kernels that run it.
@@ -32,19 +34,29 @@ pub(crate) struct Store {
     rotated: BTreeMap<String, usize>,
     adapters: Rc<Adapters>,
     params: Params,
+    /// Of a rank of several.
+    shard: Option<Shard>,
+    /// Modules whose products the ranks add.
+    summed: BTreeSet<String>,
 }
 
 impl Store {
     /// Applies the blueprint's rewrites and checks that exactly the named tensors come out. Decides
-    /// the blueprint's head where that depends on the checkpoint.
+    /// the blueprint's head where that depends on the checkpoint. With a `shard`, the store has a rank's part of the tensors, and
+    /// the blueprint becomes the rank's.
     pub(crate) fn new(
         blueprint: &mut Blueprint,
         quantization: Quantization,
         weights: Weights,
         kernels: Kernels,
+        shard: Option<Shard>,
     ) -> Result<Self, LoadError> {
         let Published { weights, quantization, stored, .. } =
             published(blueprint, quantization, weights, &[])?;
+        let Dealt { weights, summed } = match &shard {
+            Some(shard) => deal(blueprint, &quantization, weights, shard)?,
+            None => Dealt { weights, summed: BTreeSet::new() },
+        };
         let ops = if blueprint.is_encoder() { kernels.encoder_ops() } else { kernels.ops() };
         let activations = ops.activations().unwrap_or(stored);
         let rotated = blueprint.rotated.iter().map(|module| (module.path.clone(), module.block)).collect();
@@ -59,6 +71,8 @@ impl Store {
             rotated,
             adapters,
             params: Params::default(),
+            shard,
+            summed,
         })
     }
 
@@ -82,6 +96,8 @@ impl Store {
             rotated: BTreeMap::new(),
             adapters: Rc::default(),
             params: Params::default(),
+            shard: None,
+            summed: BTreeSet::new(),
         }
     }
 
@@ -99,7 +115,13 @@ impl Store {
     pub(crate) fn linear(&mut self, path: &str) -> Result<Linear, LoadError> {
         let (weight, bias) = self.weight_and_bias(path)?;
         let weight = AdaptedWeight::new(self.ops(), weight, &self.adapters, path)?;
-        Ok(Linear::new(weight, bias).rotated(self.rotation(path)?)?.limited(self.limits(path)?))
+        let linear = Linear::new(weight, bias).rotated(self.rotation(path)?)?.limited(self.limits(path)?);
+        Ok(linear.summed(self.sum_of(path)))
+    }
+
+    /// The rank whose products of the module at `path` are parts of a sum, if they are.
+    pub(crate) fn sum_of(&self, path: &str) -> Option<Shard> {
+        self.shard.clone().filter(|_| self.summed.contains(path))
     }
 
     fn limits(&mut self, path: &str) -> Result<Option<Limits>, LoadError> {

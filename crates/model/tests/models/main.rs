@@ -17,6 +17,7 @@ mod memory;
 mod parity;
 mod pictures;
 mod quantized;
+mod ranks;
 mod real_configs;
 mod recurrent;
 mod roles;

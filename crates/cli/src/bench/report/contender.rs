@@ -49,7 +49,6 @@ mod tests {
     use omnibus_engine::{PrefixCache, Settings};
     use omnibus_offline::sim::{self, Machine, Report, Workload};
 
-    use super::*;
     use crate::settings::ablation::Ablation;
 
     /// The settings of a server with these flags.

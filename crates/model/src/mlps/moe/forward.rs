@@ -10,6 +10,7 @@ use crate::mlps::Weighs;
 use crate::mlps::router::RouterBlock;
 use crate::ops::{ChosenExperts, Ops};
 use crate::params::Param;
+use crate::shard::Shard;
 use crate::weights::{LoadError, Store};
 
 /// Routed experts.
@@ -29,6 +30,8 @@ pub(crate) struct MoeBlock {
     latent_norms: [Option<NormBlock>; 3],
     /// `[hidden]`
     sum_bias: Option<Param>,
+    /// Where each rank computes a part of every expert's width.
+    shard: Option<Shard>,
 }
 
 /// The projections into an expert.
@@ -82,6 +85,7 @@ impl MoeBlock {
             latent,
             latent_norms,
             sum_bias,
+            shard: store.sum_of(&format!("{experts}.down_proj")),
             ops: store.ops(),
             input: ExpertInput::load(spec.expert, store, &experts)?,
             down_proj: store.expert_linear(&format!("{experts}.down_proj"))?,
@@ -129,6 +133,10 @@ impl MoeBlock {
                 let activated = self.input.forward(&self.ops, &weighed, &experts, self.act)?;
                 self.down_proj.forward(&activated, &experts)?.sum(&[1])?
             }
+        };
+        let y = match &self.shard {
+            Some(shard) => shard.sum(&y)?,
+            None => y,
         };
         let y = normed(norm_of_sum, y)?;
         let y = match &self.latent {

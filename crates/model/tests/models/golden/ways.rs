@@ -83,6 +83,18 @@ pub fn last_logits(model: &Model, prompts: &[&Prompt]) -> mlx::Result<Vec<Vec<f3
     world.step(&mut rows, 0)
 }
 
+/// The logits after the last token of a prompt that is computed in chunks of so many tokens.
+#[allow(dead_code, reason = "the example has no ranks")]
+pub fn chunked_logits(model: &Model, prompt: &Prompt, chunk: usize) -> mlx::Result<Vec<f32>> {
+    let mut world = World::new(model, model.kv_float(), prompt.tokens.len())?;
+    let mut walk = world.walk(prompt);
+    let mut last = Vec::new();
+    for tokens in prompt.tokens.chunks(chunk) {
+        last = world.step(&mut [(&mut walk, tokens)], 0)?.remove(0);
+    }
+    Ok(last)
+}
+
 /// One sequence's walk over a pool: which blocks it holds in each group.
 struct Walk {
     tables: Vec<BlockTable>,
