@@ -71,7 +71,7 @@ pub fn run() -> Result<ExitCode, Error> {
     };
     log::install(&Log { format, filter: environment::text(LOG).unwrap_or_else(|| "info".to_owned()) });
     libmlx::loaded()?;
-    libmlx::set_cuda_variables();
+    libmlx::set_variables();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::failed)?;
     let _inside = runtime.enter();

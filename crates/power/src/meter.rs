@@ -9,9 +9,11 @@ use crate::sensor::{EnergySource, Sensor};
 
 /// Time between two readings.
 pub const PERIOD: Duration = Duration::from_millis(100);
-/// After a reading, the thread sleeps for so many times the time that the reading took, if that is longer than [`PERIOD`]: it
-/// takes at most a thousandth of a core.
+/// After a reading, the thread sleeps for so many times the processor time that the reading took, if that is longer than
+/// [`PERIOD`]: it takes at most a thousandth of a core. The time for which a reading waits for the driver costs nothing.
 const SLEEP_PER_READING: u32 = 999;
+/// Longest time between two readings, whatever they cost: requests shorter than that get parts of an assumed power.
+const PERIOD_MAX: Duration = Duration::from_secs(1);
 /// Failures in a row after which the sensor is given up.
 const FAILURES_MAX: u32 = 10;
 
@@ -35,7 +37,7 @@ impl Meter {
         let sample = move || {
             let (mut sleep, mut failures) = (PERIOD, 0);
             while stopped.recv_timeout(sleep) == Err(RecvTimeoutError::Timeout) {
-                let reading = Instant::now();
+                let before = processor_time();
                 match sensor.microjoules() {
                     Ok(now) => {
                         failures = 0;
@@ -49,7 +51,8 @@ impl Meter {
                         }
                     }
                 }
-                sleep = PERIOD.max(reading.elapsed().saturating_mul(SLEEP_PER_READING));
+                let reading = processor_time().saturating_sub(before);
+                sleep = reading.saturating_mul(SLEEP_PER_READING).clamp(PERIOD, PERIOD_MAX);
             }
         };
         let thread = std::thread::Builder::new().name("omnibus-power".to_owned()).spawn(sample);
@@ -71,6 +74,12 @@ impl Meter {
     pub fn watts(&self) -> f64 {
         lock(&self.curve).watts()
     }
+}
+
+/// What this thread has computed so far.
+fn processor_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(now).unwrap_or_default()
 }
 
 /// A panic cannot leave the curve half-written.

@@ -3,7 +3,7 @@
 //!
 //! Invariant: whatever computes is called after [`load`] succeeded; everything else works without libmlx.
 
-mod cuda;
+mod gpu;
 mod loader;
 mod places;
 
@@ -16,7 +16,7 @@ use omnibus_engine::DeviceChoice;
 use crate::error::Error;
 use crate::settings::IsolationSettings;
 
-pub use cuda::{Gpu, has_nvidia_gpu, set_variables as set_cuda_variables};
+pub use gpu::{Gpu, has_nvidia_gpu, set_variables};
 pub use loader::restore_environment;
 
 /// The name of the library's file.
@@ -47,7 +47,7 @@ impl From<Problem> for Error {
 /// called before any thread is started, and before anything is done that may be done once only.
 pub fn load(settings: &IsolationSettings, device: DeviceChoice) -> Result<(), Problem> {
     if omnibus_engine::library_is_loaded() {
-        set_cuda_variables();
+        set_variables();
         return Ok(());
     }
     if let Some(folder) = loader::restarted_for() {
