@@ -443,8 +443,8 @@ fn type_and_range_errors_name_the_field_and_the_limits() {
     check_refused(r#""typical_p":[]"#, expect!["typical_p: `typical_p` must be a number, not a list"]);
     check_refused(r#""logprobs":5"#, expect!["logprobs: `logprobs` must be true or false, not an integer"]);
     check_refused(
-        r#""logprobs":true,"top_logprobs":21"#,
-        expect!["top_logprobs: `top_logprobs` must be between 0 and 20, not 21"],
+        r#""logprobs":true,"top_logprobs":-2"#,
+        expect!["top_logprobs: `top_logprobs` must be -1 for the whole vocabulary or a count, not -2"],
     );
     check_refused(
         r#""logit_bias":{"cat":1}"#,

@@ -66,8 +66,8 @@ fn unsupported_fields_are_refused_by_name() {
         expect!["best_of: `best_of` above `n` cannot be streamed"],
     );
     check_prompts(
-        r#""prompt":"a","logprobs":21"#,
-        expect!["logprobs: `logprobs` must be between 0 and 20, not 21"],
+        r#""prompt":"a","logprobs":-2"#,
+        expect!["logprobs: `logprobs` must be -1 for the whole vocabulary or a count, not -2"],
     );
     check_prompts(
         r#""prompt":"a","messages":[]"#,

@@ -65,8 +65,8 @@ fn values_that_mean_nothing_are_refused_by_name() {
         expect!["text.verbosity: `text.verbosity` must be low, medium or high, not `loud`"],
     );
     check_refused(
-        json!({"top_logprobs": 21}),
-        expect!["top_logprobs: `top_logprobs` must be between 0 and 20, not 21"],
+        json!({"top_logprobs": -2}),
+        expect!["top_logprobs: `top_logprobs` must be -1 for the whole vocabulary or a count, not -2"],
     );
     check_refused(
         json!({"include": [3]}),
