@@ -188,14 +188,22 @@ pub(super) fn end_group(why: &str) {
 mod tests {
     use super::*;
 
-    /// What becomes of a group whose only follower says this.
-    fn allocated(follower: impl FnOnce(UnixStream) + Send + 'static) -> Result<(), String> {
+    /// What becomes of a group whose only follower says this, within the watchdog's time.
+    fn allocated_in(
+        watchdog: Duration,
+        follower: impl FnOnce(UnixStream) + Send + 'static,
+    ) -> Result<(), String> {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let group = RankGroup::over(vec![ours], Duration::from_millis(20), Arc::default()).unwrap();
+        let group = RankGroup::over(vec![ours], watchdog, Arc::default()).unwrap();
         let thread = std::thread::spawn(move || follower(theirs));
         let allocated = group.allocate(&[3]).map_err(|error| error.to_string());
         thread.join().unwrap();
         allocated
+    }
+
+    /// With more time than any machine needs.
+    fn allocated(follower: impl FnOnce(UnixStream) + Send + 'static) -> Result<(), String> {
+        allocated_in(Duration::from_secs(60), follower)
     }
 
     #[test]
@@ -203,13 +211,18 @@ mod tests {
         let ended = allocated(drop).unwrap_err();
         assert!(ended.contains("rank 1 of the model cannot start: its process has ended"), "{ended}");
         let (keep, kept) = std::sync::mpsc::channel();
-        let silent = allocated(move |socket| keep.send(socket).unwrap()).unwrap_err();
+        let silent = allocated_in(Duration::from_millis(20), move |socket| keep.send(socket).unwrap());
+        let silent = silent.unwrap_err();
         assert!(silent.contains("it has not loaded its part"), "{silent}");
         drop(kept);
         let refused = FromFollower::Refused("no such file".to_owned());
         let refused = allocated(move |mut socket| frames::write(&mut socket, &[refused]).unwrap());
         assert!(refused.unwrap_err().ends_with("cannot start: no such file"));
-        let loaded = allocated(|mut socket| frames::write(&mut socket, &[FromFollower::Loaded]).unwrap());
+        let loaded = allocated(|mut socket| {
+            frames::write(&mut socket, &[FromFollower::Loaded]).unwrap();
+            let allocate: Option<ToFollower> = frames::read(&mut socket).unwrap();
+            assert!(matches!(allocate, Some(ToFollower::Allocate(blocks)) if blocks == [3]));
+        });
         assert_eq!(loaded, Ok(()));
     }
 }
