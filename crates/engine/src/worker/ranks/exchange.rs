@@ -173,11 +173,14 @@ mod tests {
         }
     }
 
+    /// More time than any machine needs.
+    const LONG: Duration = Duration::from_secs(60);
+
     /// The first of two ranks makes an exchange of 2 rows; its follower does this. The first may have closed the socket before the
     /// follower has written all.
-    fn first_of_two(follower: impl FnOnce(UnixStream) + Send + 'static) -> io::Error {
+    fn first_of_two(timeout: Duration, follower: impl FnOnce(UnixStream) + Send + 'static) -> io::Error {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        ours.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        ours.set_read_timeout(Some(timeout)).unwrap();
         let thread = thread::spawn(move || follower(theirs));
         let error = SocketExchange::of_first(vec![ours]).parts(part(0, 2, 4)).map(|_| ()).unwrap_err();
         thread.join().unwrap();
@@ -186,16 +189,16 @@ mod tests {
 
     #[test]
     fn a_rank_that_ends_or_is_silent_or_computes_something_else_is_an_error() {
-        assert_eq!(first_of_two(drop).kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!(first_of_two(LONG, drop).kind(), io::ErrorKind::UnexpectedEof);
         let (keep, kept) = std::sync::mpsc::channel();
-        let silent = first_of_two(move |socket| keep.send(socket).unwrap());
+        let silent = first_of_two(Duration::from_millis(50), move |socket| keep.send(socket).unwrap());
         assert!(matches!(silent.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{silent}");
         drop(kept);
-        let other_rows = first_of_two(|mut socket| _ = part(1, 3, 4).write(0, &mut socket));
+        let other_rows = first_of_two(LONG, |mut socket| _ = part(1, 3, 4).write(0, &mut socket));
         assert!(other_rows.to_string().contains("sent 3 rows of 4 in exchange 0"), "{other_rows}");
-        let other_step = first_of_two(|mut socket| _ = part(1, 2, 4).write(1, &mut socket));
+        let other_step = first_of_two(LONG, |mut socket| _ = part(1, 2, 4).write(1, &mut socket));
         assert!(other_step.to_string().contains("in exchange 1"), "{other_step}");
-        let too_wide = first_of_two(|mut socket| {
+        let too_wide = first_of_two(LONG, |mut socket| {
             _ = Part { rank: 1, rows: 2, width: u32::MAX, bytes: Vec::new() }.write(0, &mut socket);
         });
         assert!(too_wide.to_string().contains("rows of 4294967295"), "{too_wide}");
