@@ -5,14 +5,14 @@
 
 use std::time::Duration;
 
-use omnibus_engine::{DraftSource, EnergySource, EnergyUsage, Handle, Input, Request, Speculation};
+use omnibus_engine::{EnergySource, EnergyUsage, Handle, Input, Request, Speculation};
 use serde::Serialize;
 
 use super::round::{self, Round};
-use super::speculation::{name_of, prompts};
+use super::speculation::{prompts, start_engine};
 use crate::error::Error;
 use crate::settings::Config;
-use crate::{completion_output, log, model, output};
+use crate::{completion_output, log, output};
 
 /// The results, as `--json` prints them.
 #[derive(Debug, Serialize)]
@@ -79,16 +79,8 @@ const IDLE: Duration = Duration::from_secs(2);
 /// Runs the benchmark, with a line on stderr after each case.
 pub fn run(config: &Config) -> Result<EnergyBench, Error> {
     log::install(&crate::settings::Log { filter: "warn".to_owned(), ..config.log.clone() });
-    let bench = &config.speculation_bench;
-    let prompts = prompts(bench)?;
-    let mut settings = model::with_local_draft(config.engine.clone())?;
-    settings.max_num_seqs = bench.streams.iter().copied().max().unwrap_or(1);
-    if settings.speculation.source == DraftSource::Auto && settings.speculation.draft_model.is_none() {
-        settings.speculation.source = DraftSource::Ngram;
-    }
-    let drafts = name_of(&settings);
-    let source = model::source(config.model.as_deref(), &[])?;
-    let handle = omnibus_engine::start(vec![source], settings).map_err(Error::failed)?;
+    let prompts = prompts(&config.speculation_bench)?;
+    let (handle, drafts) = start_engine(config)?;
     let runtime = completion_output::runtime()?;
     let bench = EnergyRun { config, handle: &handle, prompts: &prompts };
     runtime.block_on(bench.all(drafts))

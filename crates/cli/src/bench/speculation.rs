@@ -67,15 +67,7 @@ pub fn run(config: &Config) -> Result<SpeculationBench, Error> {
     log::install(&crate::settings::Log { filter: "warn".to_owned(), ..config.log.clone() });
     let bench = &config.speculation_bench;
     let prompts = prompts(bench)?;
-    let mut settings = model::with_local_draft(config.engine.clone())?;
-    let most = bench.streams.iter().copied().max().unwrap_or(1);
-    settings.max_num_seqs = most;
-    if settings.speculation.source == DraftSource::Auto && settings.speculation.draft_model.is_none() {
-        settings.speculation.source = DraftSource::Ngram;
-    }
-    let drafts = name_of(&settings);
-    let source = model::source(config.model.as_deref(), &[])?;
-    let handle = omnibus_engine::start(vec![source], settings).map_err(Error::failed)?;
+    let (handle, drafts) = start_engine(config)?;
     let runtime = completion_output::runtime()?;
     let (mut cases, mut different_answers) = (Vec::new(), 0);
     for streams in &bench.streams {
@@ -118,8 +110,21 @@ pub fn run(config: &Config) -> Result<SpeculationBench, Error> {
     })
 }
 
+/// Starts an engine with room for the most streams, which drafts by n-grams where nothing else is chosen. With it the name of what
+/// drafts. Fails where there is no such model or it does not load.
+pub fn start_engine(config: &Config) -> Result<(Handle, String), Error> {
+    let mut settings = model::with_local_draft(config.engine.clone())?;
+    settings.max_num_seqs = config.speculation_bench.streams.iter().copied().max().unwrap_or(1);
+    if settings.speculation.source == DraftSource::Auto && settings.speculation.draft_model.is_none() {
+        settings.speculation.source = DraftSource::Ngram;
+    }
+    let drafts = name_of(&settings);
+    let source = model::source(config.model.as_deref(), &[])?;
+    Ok((omnibus_engine::start(vec![source], settings).map_err(Error::failed)?, drafts))
+}
+
 /// Where the draft tokens of these settings come from.
-pub fn name_of(settings: &Settings) -> String {
+fn name_of(settings: &Settings) -> String {
     match (&settings.speculation.source, &settings.speculation.draft_model) {
         (DraftSource::Off, _) => "none".to_owned(),
         (DraftSource::Mtp, _) => "its MTP head".to_owned(),
