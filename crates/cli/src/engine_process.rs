@@ -29,7 +29,7 @@ pub fn isolation(config: &Config) -> Result<Isolation, Error> {
     let mut variables =
         vec![(LOG.into(), config.log.filter.clone().into()), (LOG_FORMAT.into(), format.into())];
     variables.extend(libmlx::engine_variables(&config.isolation, config.engine.device));
-    variables.extend(threads_of_a_rank(config.engine.tensor_parallel_size));
+    variables.extend(threads_of_a_process(config.engine.tensor_parallel_size * config.engine.data_parallel_size));
     Ok(Isolation {
         program: program()?,
         arguments: vec![SUBCOMMAND.into()],
@@ -38,13 +38,13 @@ pub fn isolation(config: &Config) -> Result<Isolation, Error> {
     })
 }
 
-/// By which the ranks of a model share this machine's cores, unless the user says how many threads each has.
-fn threads_of_a_rank(ranks: usize) -> Option<(OsString, OsString)> {
-    if ranks == 1 || environment::variable(THREADS).is_some() {
+/// By which the processes of a model share this machine's cores, unless the user says how many threads each has.
+fn threads_of_a_process(processes: usize) -> Option<(OsString, OsString)> {
+    if processes == 1 || environment::variable(THREADS).is_some() {
         return None;
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Some((THREADS.into(), (cores / ranks).max(1).to_string().into()))
+    Some((THREADS.into(), (cores / processes).max(1).to_string().into()))
 }
 
 /// Failures injected by tests.

@@ -82,14 +82,22 @@ fn start_in_process(
     processors: &LogitsProcessors,
     text: ModelText,
 ) -> Result<Started, StartError> {
+    if settings.data_parallel_size > 1 {
+        return Err(StartError::new(format!(
+            "--data-parallel-size {} needs engine processes; leave out --in-process",
+            settings.data_parallel_size
+        )));
+    }
     let (to_loop, inbox) = channel();
     let (to_outputs, reports) = channel();
-    let status = Arc::new(EngineStatus::new(IN_PROCESS_HANG_LIMIT));
-    let by_loop = Arc::clone(&status);
+    let status = Arc::new(EngineStatus::new(1, IN_PROCESS_HANG_LIMIT));
+    let replicas = status.replicas();
     // In one process, jobs have their pixels.
     let report_tx = Box::new(move |Report { jobs, stats, replies, requested_pixels: _ }| {
         // The statistics come first: they include a request's end when its client sees it.
-        by_loop.update(stats, replies);
+        if let [of_loop] = replicas.as_slice() {
+            of_loop.update(stats, replies);
+        }
         to_outputs.send(jobs).map_err(|_| Disconnected)
     });
     let own = Own { settings: settings.clone(), processors: processors.clone(), launch: None };
@@ -97,7 +105,7 @@ fn start_in_process(
     let commands = CommandSender::new(move |command| to_loop.send(command).map_err(|_| Disconnected));
     let requests = hand_out(reports, &status, &commands)?;
     let processors = processors.clone();
-    Ok(Started { text, ready, commands, thread, requests, status, processors })
+    Ok(Started { text, ready, commands, threads: vec![thread], requests, status, processors })
 }
 
 fn start_process(
@@ -111,7 +119,7 @@ fn start_process(
         ModelSource::Embedded { .. } => SourceName::Embedded,
     };
     let (to_outputs, reports) = channel();
-    let status = Arc::new(EngineStatus::new(isolation.watchdog));
+    let status = Arc::new(EngineStatus::new(settings.data_parallel_size, isolation.watchdog));
     let outputs = Outputs { reports: to_outputs, status: Arc::clone(&status) };
     let start = Start {
         source: name,
@@ -119,10 +127,10 @@ fn start_process(
         watchdog: isolation.watchdog,
         variables: isolation.variables.clone(),
     };
-    let Supervised { commands, ready, thread } = supervisor::start(isolation.clone(), start, outputs)?;
+    let Supervised { commands, ready, threads } = supervisor::start(isolation.clone(), start, outputs)?;
     let requests = hand_out(reports, &status, &commands)?;
     let processors = LogitsProcessors::default();
-    Ok(Started { text, ready, commands, thread, requests, status, processors })
+    Ok(Started { text, ready, commands, threads, requests, status, processors })
 }
 
 /// Starts the thread that turns reports into events of the requests it returns.

@@ -26,6 +26,7 @@ mod prompt_logprobs;
 mod prompt_output;
 mod proposer;
 mod ranks;
+mod replica_share;
 mod step_input;
 mod token_logits;
 mod warm_up;
@@ -126,6 +127,7 @@ fn load(source: &Source, Own { settings, processors, launch }: &Own) -> Result<L
         settings.power_model_watts,
     );
     let kernels = kernels_of(settings);
+    let settings = &replica_share::settings_of_a_replica(settings)?;
     let settings = &ranks::settings_of_a_rank(settings)?;
     let group = RankGroup::start(source, settings, launch.as_ref())?;
     let model = load_model(source, kernels, settings, group.as_ref().map(RankGroup::shard))?;

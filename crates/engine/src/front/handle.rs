@@ -259,6 +259,11 @@ impl Handle {
         now.plus_totals(&self.0.earlier.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The latest statistics of each replica; none while the model is not loaded.
+    pub fn replica_stats(&self) -> Vec<Stats> {
+        self.ready().map(|model| model.replica_stats()).unwrap_or_default()
+    }
+
     /// Loads an adapter that requests may name from then on. Blocks until it is loaded; steps wait for it, too.
     pub fn load_adapter(&self, name: &str, path: &Path) -> Result<ModelInfo, Failure> {
         self.loaded()?.load_adapter(name, path)
