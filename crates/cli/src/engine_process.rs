@@ -20,8 +20,8 @@ const THREADS: &str = "OMNIBUS_CPU_THREADS";
 const LOG: &str = "OMNIBUS_LOG";
 const LOG_FORMAT: &str = "OMNIBUS_LOG_FORMAT";
 
-/// How `omnibus serve` starts the engine process.
-pub fn isolation(config: &Config) -> Result<Isolation, Error> {
+/// How `omnibus serve` starts the engine process. `label`: the model's name for log lines.
+pub fn isolation(config: &Config, label: Option<String>) -> Result<Isolation, Error> {
     let format = match config.log.format {
         LogFormat::Text => "text",
         LogFormat::Json => "json",
@@ -34,6 +34,7 @@ pub fn isolation(config: &Config) -> Result<Isolation, Error> {
         program: program()?,
         arguments: vec![SUBCOMMAND.into()],
         variables,
+        label,
         watchdog: Duration::from_secs_f64(config.isolation.watchdog_s),
     })
 }

@@ -26,6 +26,8 @@ mod generation_config;
 mod hidden;
 mod info;
 mod library;
+mod load_progress;
+mod log_span;
 mod logits_processor;
 mod machine;
 mod media;
@@ -68,6 +70,7 @@ pub use info::{
     AdapterInfo, Capabilities, Health, Modality, ModelDetails, ModelInfo, ModelState, ModelTask, RequestInfo,
     RequestOrigin, RequestState, SessionInfo,
 };
+pub use load_progress::LoadProgress;
 pub use library::{check_library, expected_library_version, library_is_loaded, library_path};
 pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
 pub use machine::{Gpu, Machine, machine};

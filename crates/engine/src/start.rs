@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use crate::error::{Disconnected, StartError};
 use crate::front::{ActiveRequests, Handle, LoadedModel, ModelText, Started, check_names};
+use crate::load_progress::LoadWatch;
 use crate::logits_processor::LogitsProcessors;
 use crate::message::{CommandSender, JobReport, Report};
 use crate::model_source::ModelSource;
@@ -55,7 +56,7 @@ pub fn unloaded(
     let source = only(models)?;
     check_names(&settings.adapters, &source.names())?;
     let names = source.names();
-    Ok(Handle::new(names, Box::new(move || start_engine(&source, &settings, &host))))
+    Ok(Handle::new(names, Box::new(move |progress| start_engine(&source, (&settings, &host), progress))))
 }
 
 fn load(handle: &Handle) -> Result<Handle, StartError> {
@@ -65,13 +66,13 @@ fn load(handle: &Handle) -> Result<Handle, StartError> {
 
 fn start_engine(
     source: &ModelSource,
-    settings: &Settings,
-    host: &EngineHost,
+    (settings, host): (&Settings, &EngineHost),
+    progress: &LoadWatch,
 ) -> Result<LoadedModel, StartError> {
     let text = ModelText::read(&source.files(), settings)?;
     let started = match host {
-        EngineHost::InProcess(processors) => start_in_process(source, settings, processors, text)?,
-        EngineHost::Isolated(isolation) => start_process(source, settings, isolation, text)?,
+        EngineHost::InProcess(processors) => start_in_process(source, settings, (processors, progress), text)?,
+        EngineHost::Isolated(isolation) => start_process(source, settings, (isolation, progress), text)?,
     };
     Ok(LoadedModel::new(started, source, settings))
 }
@@ -79,7 +80,7 @@ fn start_engine(
 fn start_in_process(
     source: &ModelSource,
     settings: &Settings,
-    processors: &LogitsProcessors,
+    (processors, progress): (&LogitsProcessors, &LoadWatch),
     text: ModelText,
 ) -> Result<Started, StartError> {
     if settings.data_parallel_size > 1 {
@@ -100,7 +101,13 @@ fn start_in_process(
         }
         to_outputs.send(jobs).map_err(|_| Disconnected)
     });
-    let own = Own { settings: settings.clone(), processors: processors.clone(), launch: None };
+    let watch = progress.clone();
+    let own = Own {
+        settings: settings.clone(),
+        processors: processors.clone(),
+        launch: None,
+        progress: Some(Box::new(move |progress| watch.set(0, progress))),
+    };
     let (ready, thread) = worker::start(source.files(), own, inbox, report_tx)?;
     let commands = CommandSender::new(move |command| to_loop.send(command).map_err(|_| Disconnected));
     let requests = hand_out(reports, &status, &commands)?;
@@ -111,7 +118,7 @@ fn start_in_process(
 fn start_process(
     source: &ModelSource,
     settings: &Settings,
-    isolation: &Isolation,
+    (isolation, progress): (&Isolation, &LoadWatch),
     text: ModelText,
 ) -> Result<Started, StartError> {
     let name = match source {
@@ -120,11 +127,12 @@ fn start_process(
     };
     let (to_outputs, reports) = channel();
     let status = Arc::new(EngineStatus::new(settings.data_parallel_size, isolation.watchdog));
-    let outputs = Outputs { reports: to_outputs, status: Arc::clone(&status) };
+    let outputs = Outputs { reports: to_outputs, status: Arc::clone(&status), progress: progress.clone() };
     let start = Start {
         source: name,
         settings: settings.clone(),
         watchdog: isolation.watchdog,
+        label: isolation.label.clone(),
         variables: isolation.variables.clone(),
     };
     let Supervised { commands, ready, threads } = supervisor::start(isolation.clone(), start, outputs)?;

@@ -32,6 +32,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::error::StartError;
 use crate::event::FinishReason;
+use crate::load_progress::LoadWatch;
+use crate::log_span::in_this;
 use crate::media::MediaKey;
 use crate::message::{Command, JobId, JobReport, JobUpdate, Ready, Report};
 use crate::process::wire::{self, FromEngine, Start, ToEngine};
@@ -53,6 +55,8 @@ pub struct Isolation {
     pub arguments: Vec<OsString>,
     /// Added to this process's environment.
     pub variables: Vec<(OsString, OsString)>,
+    /// The model's name for log lines; `None` in a server of one model.
+    pub label: Option<String>,
     /// A process that has work and sends no report for this long is killed. Loading a model does not count.
     pub watchdog: Duration,
 }
@@ -78,6 +82,7 @@ struct Supervisor {
     /// Closed when the engine has stopped.
     reports: Sender<Vec<JobReport>>,
     status: ReplicaStatus,
+    progress: LoadWatch,
     journal: JobJournal,
     /// Jobs that were sent to other replicas. Their cancellation may come here first.
     moved: BTreeSet<JobId>,
@@ -132,6 +137,9 @@ impl Supervisor {
                 Ok(Input::Message(_, FromEngine::Ready(ready))) => {
                     self.set_running();
                     return Ok(*ready);
+                }
+                Ok(Input::Message(_, FromEngine::Loading(progress))) => {
+                    self.progress.set(self.replica, progress);
                 }
                 Ok(Input::Message(_, FromEngine::Refused(why))) => return Err(StartError::new(why)),
                 Ok(Input::Command(Command::Stop)) => {
@@ -274,6 +282,8 @@ impl Supervisor {
                 tracing::info!("the engine's process has been started again");
                 self.set_running();
             }
+            // The model is served already: requests wait, and /health names the restart.
+            FromEngine::Loading(_) => {}
             FromEngine::Refused(why) => {
                 self.end_process();
                 self.load_failed(&why);
@@ -403,7 +413,7 @@ impl Supervisor {
         let from = BufReader::new(ours.try_clone()?);
         let listener = std::thread::Builder::new()
             .name("omnibus-listener".to_owned())
-            .spawn(move || listen(number, from, &to_supervisor))?;
+            .spawn(in_this(move || listen(number, from, &to_supervisor)))?;
         let (state, last_report) = (ProcessState::Loading, Instant::now());
         self.process = Some(EngineProcess { child, socket: ours, state, last_report, listener });
         self.send(&[ToEngine::Start(Box::new(self.start.clone()))]);

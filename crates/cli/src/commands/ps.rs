@@ -42,8 +42,20 @@ fn as_json(model: &ServedModel) -> Value {
         "quantization": model.quantization,
         "context": model.window,
         "state": model.state,
+        "loaded_bytes": model.progress.map(|(loaded, _)| loaded),
+        "total_bytes": model.progress.map(|(_, total)| total),
         "memory_bytes": model.memory,
     })
+}
+
+/// Where a model is, and how far its load is.
+fn state(model: &ServedModel) -> String {
+    match model.progress {
+        Some((loaded, total)) if total > 0 => {
+            format!("{} {:.0} %", model.state, loaded as f64 / total as f64 * 100.0)
+        }
+        _ => model.state.clone(),
+    }
 }
 
 fn table(models: &[ServedModel]) {
@@ -62,7 +74,7 @@ fn table(models: &[ServedModel]) {
             model.architecture.clone(),
             weights.to_owned(),
             context,
-            model.state.clone(),
+            state(model),
             memory,
         ]
     };

@@ -11,6 +11,8 @@ use super::load_retry::LoadRetry;
 use super::replicas::{REPLICAS_MAX, Replicas};
 use super::{Isolation, PAUSE_MIN, Supervisor};
 use crate::error::StartError;
+use crate::load_progress::LoadWatch;
+use crate::log_span::of_model;
 use crate::message::{Command, CommandSender, JobReport, Ready};
 use crate::process::wire::Start;
 use crate::status::{EngineStatus, ReplicaStatus};
@@ -20,6 +22,8 @@ pub(crate) struct Outputs {
     /// Closed when all replicas have stopped.
     pub(crate) reports: Sender<Vec<JobReport>>,
     pub(crate) status: Arc<EngineStatus>,
+    /// Of the loads of all replicas.
+    pub(crate) progress: LoadWatch,
 }
 
 /// Running engine processes, as their user sees them.
@@ -42,10 +46,10 @@ pub(crate) fn start(isolation: Isolation, start: Start, outputs: Outputs) -> Res
     if !(1..=REPLICAS_MAX).contains(&count) {
         return Err(StartError::new(format!("--data-parallel-size {count} is not between 1 and {REPLICAS_MAX}")));
     }
-    let Outputs { reports, status } = outputs;
+    let Outputs { reports, status, progress } = outputs;
     let replicas = Arc::new(Replicas::new(Arc::clone(&status)));
     let mut threads = Vec::new();
-    let started = start_all(&isolation, start, (&reports, status.replicas()), &replicas, &mut threads);
+    let started = start_all((&isolation, start), (&reports, status.replicas(), &progress), &replicas, &mut threads);
     let ready = match started {
         Ok(ready) => ready,
         Err(error) => {
@@ -63,17 +67,17 @@ pub(crate) fn start(isolation: Isolation, start: Start, outputs: Outputs) -> Res
 
 /// Starts the first replica, then all others at once, which must hold sequences as long as the first one.
 fn start_all(
-    isolation: &Isolation,
-    mut start: Start,
-    (reports, statuses): (&Sender<Vec<JobReport>>, Vec<ReplicaStatus>),
+    (isolation, mut start): (&Isolation, Start),
+    (reports, statuses, progress): (&Sender<Vec<JobReport>>, Vec<ReplicaStatus>, &LoadWatch),
     replicas: &Arc<Replicas>,
     threads: &mut Vec<JoinHandle<()>>,
 ) -> Result<Ready, StartError> {
     let mut first: Option<Ready> = None;
     let mut loading = Vec::new();
     for (replica, status) in statuses.into_iter().enumerate() {
+        let outputs = (reports.clone(), status, progress.clone());
         let Starting { thread, ready } =
-            begin(isolation.clone(), start.clone(), (reports.clone(), status), (replica, replicas))?;
+            begin(isolation.clone(), start.clone(), outputs, (replica, replicas))?;
         threads.push(thread);
         match first {
             None => {
@@ -99,12 +103,13 @@ fn loaded(ready: &Receiver<Result<Ready, StartError>>) -> Result<Ready, StartErr
 fn begin(
     isolation: Isolation,
     start: Start,
-    (reports, status): (Sender<Vec<JobReport>>, ReplicaStatus),
+    (reports, status, progress): (Sender<Vec<JobReport>>, ReplicaStatus, LoadWatch),
     (replica, replicas): (usize, &Arc<Replicas>),
 ) -> Result<Starting, StartError> {
     let (to_supervisor, inbox) = channel();
     let (ready_tx, ready) = channel();
     replicas.add(to_supervisor.clone());
+    let label = isolation.label.clone();
     let supervisor = Supervisor {
         isolation,
         start,
@@ -114,6 +119,7 @@ fn begin(
         inbox,
         reports,
         status,
+        progress,
         journal: JobJournal::default(),
         moved: BTreeSet::new(),
         process: None,
@@ -125,7 +131,7 @@ fn begin(
     };
     let thread = std::thread::Builder::new()
         .name("omnibus-supervisor".to_owned())
-        .spawn(move || supervisor.run(&ready_tx))
+        .spawn(move || of_model(label.as_deref()).in_scope(|| supervisor.run(&ready_tx)))
         .map_err(|error| StartError::new(format!("cannot start a thread: {error}")))?;
     Ok(Starting { thread, ready })
 }
