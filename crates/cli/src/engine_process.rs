@@ -29,7 +29,8 @@ pub fn isolation(config: &Config, label: Option<String>) -> Result<Isolation, Er
     let mut variables =
         vec![(LOG.into(), config.log.filter.clone().into()), (LOG_FORMAT.into(), format.into())];
     variables.extend(libmlx::engine_variables(&config.isolation, config.engine.device));
-    variables.extend(threads_of_a_process(config.engine.tensor_parallel_size * config.engine.data_parallel_size));
+    variables
+        .extend(threads_of_a_process(config.engine.tensor_parallel_size * config.engine.data_parallel_size));
     Ok(Isolation {
         program: program()?,
         arguments: vec![SUBCOMMAND.into()],

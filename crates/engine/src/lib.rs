@@ -70,8 +70,8 @@ pub use info::{
     AdapterInfo, Capabilities, Health, Modality, ModelDetails, ModelInfo, ModelState, ModelTask, RequestInfo,
     RequestOrigin, RequestState, SessionInfo,
 };
-pub use load_progress::LoadProgress;
 pub use library::{check_library, expected_library_version, library_is_loaded, library_path};
+pub use load_progress::LoadProgress;
 pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
 pub use machine::{Gpu, Machine, machine};
 pub use media::{ByteBudget, MediaBytes, MediaItem, MediaSource, Reserved};

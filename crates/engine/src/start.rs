@@ -71,7 +71,9 @@ fn start_engine(
 ) -> Result<LoadedModel, StartError> {
     let text = ModelText::read(&source.files(), settings)?;
     let started = match host {
-        EngineHost::InProcess(processors) => start_in_process(source, settings, (processors, progress), text)?,
+        EngineHost::InProcess(processors) => {
+            start_in_process(source, settings, (processors, progress), text)?
+        }
         EngineHost::Isolated(isolation) => start_process(source, settings, (isolation, progress), text)?,
     };
     Ok(LoadedModel::new(started, source, settings))

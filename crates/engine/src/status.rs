@@ -119,10 +119,8 @@ impl EngineStatus {
 
     /// What each replica writes.
     pub(crate) fn replicas(&self) -> Vec<ReplicaStatus> {
-        let part = |snapshot| ReplicaStatus {
-            snapshot: Arc::clone(snapshot),
-            queries: Arc::clone(&self.queries),
-        };
+        let part =
+            |snapshot| ReplicaStatus { snapshot: Arc::clone(snapshot), queries: Arc::clone(&self.queries) };
         self.replicas.iter().map(part).collect()
     }
 
@@ -172,7 +170,8 @@ impl EngineStatus {
 
     /// Why new requests are refused, while no replica can load the model.
     pub(crate) fn refusal(&self) -> Option<Failure> {
-        let each: Option<Vec<Failure>> = self.replicas.iter().map(|replica| lock(replica).refusal()).collect();
+        let each: Option<Vec<Failure>> =
+            self.replicas.iter().map(|replica| lock(replica).refusal()).collect();
         each?.into_iter().next()
     }
 

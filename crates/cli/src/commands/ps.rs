@@ -69,14 +69,7 @@ fn table(models: &[ServedModel]) {
         let weights = if model.quantization.is_empty() { floats } else { &model.quantization };
         let context = model.window.map(|window| window.to_string()).unwrap_or_default();
         let memory = model.memory.map(gigabytes).unwrap_or_default();
-        [
-            model.id.clone(),
-            model.architecture.clone(),
-            weights.to_owned(),
-            context,
-            state(model),
-            memory,
-        ]
+        [model.id.clone(), model.architecture.clone(), weights.to_owned(), context, state(model), memory]
     };
     let rows: Vec<[String; 6]> = std::iter::once(head).chain(models.iter().map(row)).collect();
     let mut widths = [0; 6];

@@ -119,7 +119,8 @@ fn replicas_end_with_their_server() {
 
 #[test]
 fn replicas_need_processes() {
-    let output = run(&["serve", "--port", "0", "--log", "error", "--data-parallel-size", "2", "--in-process"]);
+    let output =
+        run(&["serve", "--port", "0", "--log", "error", "--data-parallel-size", "2", "--in-process"]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("--data-parallel-size 2 needs engine processes"), "{stderr}");

@@ -16,8 +16,8 @@ use super::pooling::PoolingRequest;
 use super::scoring::ScoringRequest;
 use crate::error::{Failure, StartError};
 use crate::info::{Health, ModelDetails, ModelInfo, ModelState, RequestInfo, SessionInfo};
-use crate::request::{Chat, Input, Request};
 use crate::load_progress::LoadWatch;
+use crate::request::{Chat, Input, Request};
 use crate::stats::Stats;
 
 /// How long to wait for others that read what a model is, before looking again.

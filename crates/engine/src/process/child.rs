@@ -70,8 +70,7 @@ fn serve(embedded: &'static [(&'static str, &'static [u8])]) -> io::Result<Engin
     let by_load = Arc::clone(&to);
     // Nothing hangs on it: a front that is gone is noticed by its commands' end.
     let progress = move |progress| _ = write(&by_load, FromEngine::Loading(progress));
-    let own =
-        Own { settings, launch: Some(launch), progress: Some(Box::new(progress)), ..Own::default() };
+    let own = Own { settings, launch: Some(launch), progress: Some(Box::new(progress)), ..Own::default() };
     let by_loop = Arc::clone(&to);
     // The loop itself writes: a report sent before a step has left this process before the step begins. The front always
     // reads, so this does not block.

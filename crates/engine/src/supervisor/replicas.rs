@@ -87,9 +87,8 @@ impl Replicas {
 impl Router {
     /// The jobs of each replica, `None` where it does not run.
     fn open(&self, running: &[bool]) -> Vec<Option<usize>> {
-        let open = |(replica, running): (&Replica, &bool)| {
-            running.then(|| replica.open.load(Ordering::Relaxed))
-        };
+        let open =
+            |(replica, running): (&Replica, &bool)| running.then(|| replica.open.load(Ordering::Relaxed));
         self.replicas.iter().zip(running).map(open).collect()
     }
 

@@ -44,12 +44,15 @@ struct Starting {
 pub(crate) fn start(isolation: Isolation, start: Start, outputs: Outputs) -> Result<Supervised, StartError> {
     let count = start.settings.data_parallel_size;
     if !(1..=REPLICAS_MAX).contains(&count) {
-        return Err(StartError::new(format!("--data-parallel-size {count} is not between 1 and {REPLICAS_MAX}")));
+        return Err(StartError::new(format!(
+            "--data-parallel-size {count} is not between 1 and {REPLICAS_MAX}"
+        )));
     }
     let Outputs { reports, status, progress } = outputs;
     let replicas = Arc::new(Replicas::new(Arc::clone(&status)));
     let mut threads = Vec::new();
-    let started = start_all((&isolation, start), (&reports, status.replicas(), &progress), &replicas, &mut threads);
+    let started =
+        start_all((&isolation, start), (&reports, status.replicas(), &progress), &replicas, &mut threads);
     let ready = match started {
         Ok(ready) => ready,
         Err(error) => {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use omnibus_core::Request;
 
 use super::*;
-use crate::supervisor::journaled_job::Place;
 use crate::message::TokenLogprobs;
 use crate::request::Sampling;
 use crate::speculation::Speculation;
+use crate::supervisor::journaled_job::Place;
 
 fn job(id: u64) -> Job {
     Job {
