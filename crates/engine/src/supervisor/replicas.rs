@@ -112,7 +112,7 @@ impl Router {
 
     fn send_to_all(&self, command: &Command) -> Result<(), Disconnected> {
         let sent = self.replicas.iter().map(|replica| replica.inbox.send(Input::Command(command.clone())));
-        // All are told, also after one that has stopped.
+        // It goes to all, also after one that has stopped.
         sent.map(|sent| sent.map_err(|_| Disconnected)).fold(Ok(()), Result::and)
     }
 }

@@ -56,7 +56,7 @@ pub(crate) fn start(isolation: Isolation, start: Start, outputs: Outputs) -> Res
     let ready = match started {
         Ok(ready) => ready,
         Err(error) => {
-            // Those that run end; the one that failed has ended.
+            // Replicas that run end; the one that failed has ended.
             let _one_has_ended = replicas.send(Command::Stop);
             for thread in threads {
                 let _reported = thread.join();

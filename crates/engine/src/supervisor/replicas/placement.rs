@@ -31,7 +31,7 @@ pub(super) struct Wanted<'a> {
 pub(super) struct Placement {
     /// The replicas that got a prefix, by its hash, one bit each.
     young: HashMap<u64, u64>,
-    /// Those of the generation before.
+    /// The replicas of the generation before.
     old: HashMap<u64, u64>,
     /// Tokens of the prompts that each replica got.
     placed: Vec<usize>,
