@@ -51,6 +51,7 @@ use drafting::LoadedDrafter;
 use drafts::Drafts;
 use faulty_device::FaultyDevice;
 pub use memory::memory_for_models;
+pub(crate) use memory::release_memory;
 pub use padding::Padding;
 use proposer::DraftNetwork;
 pub(crate) use ranks::{FollowerStart, RankLaunch, follow};

@@ -1,5 +1,6 @@
 //! The memory plan of a model, made before the KV cache is allocated.
 
+use mlx::device::Backend;
 use omnibus_model::{Model, Source};
 
 use super::capacity::span_tokens;
@@ -24,6 +25,16 @@ pub fn memory_for_models(settings: &Settings) -> Result<Option<MemoryLimit>, Sta
         MemoryLimit { bytes, ..limit }
     };
     Ok(device.limit().map(usable))
+}
+
+/// Frees what the allocator keeps and has wired, for a process whose loop has ended.
+pub(crate) fn release_memory() {
+    mlx::memory::clear_cache();
+    if mlx::device::backend() == Backend::Metal
+        && let Err(error) = mlx::memory::set_wired_limit(0)
+    {
+        tracing::debug!(%error, "the system frees the wired memory with the process");
+    }
 }
 
 impl MemoryPlan {
