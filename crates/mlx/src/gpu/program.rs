@@ -17,10 +17,11 @@ use super::plan::Plan;
 use super::program_folder;
 use super::source::{Dialect, NextKernel, UPLOAD};
 use crate::array::{Array, list, unlist};
+use crate::device::Backend;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::fast::TemplateValue;
-use crate::planned::is_planned;
+use crate::planned::{is_planned, planned_backend};
 
 /// Whether programs are used: not yet known, yes, or no.
 static USED: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -230,8 +231,12 @@ pub(super) fn waits_itself() -> bool {
 /// Whether four simd groups multiply matrices together, as compute capability 9.0 alone does.
 pub(super) fn has_warpgroups() -> bool {
     static KNOWN: OnceLock<bool> = OnceLock::new();
-    is_planned()
-        || *KNOWN.get_or_init(|| sys::cuda_architecture().is_ok_and(|architecture| architecture == "sm_90a"))
+    match planned_backend() {
+        Some(backend) => backend == Backend::Cuda,
+        None => {
+            *KNOWN.get_or_init(|| sys::cuda_architecture().is_ok_and(|architecture| architecture == "sm_90a"))
+        }
+    }
 }
 
 /// Axes of a shape that is passed.
