@@ -5,41 +5,48 @@
 
 use std::cell::Cell;
 
-use crate::device::Backend;
+/// What is planned for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlannedGpu {
+    /// An NVIDIA GPU of compute capability 9.0.
+    Nvidia,
+    /// A Mac's GPU.
+    Mac,
+}
 
 thread_local! {
-    static PLANNED: Cell<Option<Backend>> = const { Cell::new(None) };
+    static PLANNED: Cell<Option<PlannedGpu>> = const { Cell::new(None) };
 }
 
 /// Builds something as for an NVIDIA GPU of compute capability 9.0. Evaluations inside it do nothing.
 pub fn on_planned_gpu<T>(build: impl FnOnce() -> T) -> T {
-    on_planned(Backend::Cuda, build)
+    on_planned(PlannedGpu::Nvidia, build)
 }
 
 /// Builds something as for a Mac's GPU. Evaluations inside it do nothing.
 pub fn on_planned_mac<T>(build: impl FnOnce() -> T) -> T {
-    on_planned(Backend::Metal, build)
+    on_planned(PlannedGpu::Mac, build)
 }
 
-fn on_planned<T>(backend: Backend, build: impl FnOnce() -> T) -> T {
+fn on_planned<T>(gpu: PlannedGpu, build: impl FnOnce() -> T) -> T {
     /// Ends the planning, also where the construction panics.
-    struct Planning(Option<Backend>);
+    struct Planning(Option<PlannedGpu>);
     impl Drop for Planning {
         fn drop(&mut self) {
             PLANNED.set(self.0);
         }
     }
-    let _planning = Planning(PLANNED.replace(Some(backend)));
+    let _planning = Planning(PLANNED.replace(Some(gpu)));
     build()
 }
 
 /// Whether the calling thread plans.
 pub(crate) fn is_planned() -> bool {
-    planned_backend().is_some()
+    planned_gpu().is_some()
 }
 
 /// What the calling thread plans for; `None` where it computes.
-pub(crate) fn planned_backend() -> Option<Backend> {
+pub(crate) fn planned_gpu() -> Option<PlannedGpu> {
     PLANNED.get()
 }
 

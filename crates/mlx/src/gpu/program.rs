@@ -17,11 +17,10 @@ use super::plan::Plan;
 use super::program_folder;
 use super::source::{Dialect, NextKernel, UPLOAD};
 use crate::array::{Array, list, unlist};
-use crate::device::Backend;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::fast::TemplateValue;
-use crate::planned::{is_planned, planned_backend};
+use crate::planned::{PlannedGpu, is_planned, planned_gpu};
 
 /// Whether programs are used: not yet known, yes, or no.
 static USED: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -231,8 +230,8 @@ pub(super) fn waits_itself() -> bool {
 /// Whether four simd groups multiply matrices together, as compute capability 9.0 alone does.
 pub(super) fn has_warpgroups() -> bool {
     static KNOWN: OnceLock<bool> = OnceLock::new();
-    match planned_backend() {
-        Some(backend) => backend == Backend::Cuda,
+    match planned_gpu() {
+        Some(gpu) => gpu == PlannedGpu::Nvidia,
         None => {
             *KNOWN.get_or_init(|| sys::cuda_architecture().is_ok_and(|architecture| architecture == "sm_90a"))
         }
