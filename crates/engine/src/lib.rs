@@ -30,6 +30,8 @@ mod logits_processor;
 mod machine;
 mod media;
 mod memory_plan;
+mod memory_pressure;
+mod memory_response;
 mod message;
 mod model_source;
 mod not_enforced;

@@ -268,6 +268,7 @@ impl Supervisor {
             | Command::DropSession(_)
             | Command::LoadAdapter(..)
             | Command::UnloadAdapter(_)
+            | Command::MemoryPressure(_)
             | Command::Pixels(..)) => {
                 self.adapters.requested(&command, &mut self.start.settings.adapters);
                 self.send(&[ToEngine::Command(command)]);

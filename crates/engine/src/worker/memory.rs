@@ -37,6 +37,41 @@ pub(crate) fn release_memory() {
     }
 }
 
+/// What MLX's allocator keeps of freed buffers while memory is short.
+const SHORT_REUSE_BYTES: usize = 32 << 20;
+
+/// The limit of the buffers that MLX's allocator keeps, which memory pressure lowers.
+#[derive(Debug, Default)]
+pub(super) struct BufferCache {
+    /// The limit without pressure, while there is some.
+    usual_bytes: Option<usize>,
+}
+
+impl BufferCache {
+    /// Gives freed buffers back to the system, and keeps few from now on.
+    pub(super) fn shrink(&mut self) {
+        if self.usual_bytes.is_none() {
+            self.usual_bytes = set_cache_limit(SHORT_REUSE_BYTES);
+        }
+        mlx::memory::clear_cache();
+        mlx::memory::return_freed();
+    }
+
+    /// Keeps as many as without pressure.
+    pub(super) fn restore(&mut self) {
+        if let Some(bytes) = self.usual_bytes.take() {
+            set_cache_limit(bytes);
+        }
+    }
+}
+
+/// Returns the limit before. A refusal leaves it.
+fn set_cache_limit(bytes: usize) -> Option<usize> {
+    mlx::memory::set_cache_limit(bytes)
+        .inspect_err(|error| tracing::warn!(%error, "the buffer cache keeps its limit"))
+        .ok()
+}
+
 impl MemoryPlan {
     /// Refuses weights that do not fit into memory beside what is loaded, before they are.
     pub(super) fn check_weights(source: &Source, device: &DeviceMemory) -> Result<(), StartError> {
