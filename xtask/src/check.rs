@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::jobs::{self, Finished, Job};
 use crate::process::{cargo, python, run as finish};
 use crate::test_programs::{BUILD, GPU, build, examples, own_copy, print_times, programs, width};
-use crate::{cuda_kernels, macos, paths, tidy};
+use crate::{cuda_kernels, paths, tidy};
 
 const CLIPPY: &str = "clippy";
 
@@ -49,9 +49,7 @@ fn own_command(arguments: &[&str]) -> Result<Command, String> {
 }
 
 fn clippy() -> Job {
-    let mut clippy = cargo(&macos::CLIPPY);
-    clippy.args(macos::STRICT);
-    Job::cargo(CLIPPY, clippy)
+    Job::cargo(CLIPPY, cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
 }
 
 /// Clippy for macOS is a cargo, too, and runs beside the first tests.

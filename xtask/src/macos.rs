@@ -1,4 +1,4 @@
-//! `cargo xtask macos`: clippy over the whole workspace for macOS on Arm, on any machine. Build scripts compile the C++ shim of
+//! `cargo xtask macos [--all-targets]`: clippy over libraries and binaries, or over tests and examples as well, for macOS on Arm, on any machine. Build scripts compile the C++ shim of
 //! `mlx-sys` against the headers of MLX's Metal wheel, with the C++ compiler of the wheel `ziglang`. Nothing is linked or run.
 //!
 //! Both wheels and the compiler's cache stay in `target/macos`, so a second run checks what changed. On macOS there is
@@ -22,16 +22,16 @@ const MACOS: &str = "14.0";
 /// The target in the words of Python's wheels.
 const PLATFORM: &str = "macosx_14_0_arm64";
 
-/// The step `clippy` of `cargo xtask check`, up to what a target adds.
-pub const CLIPPY: [&str; 3] = ["clippy", "--workspace", "--all-targets"];
-/// What follows.
-pub const STRICT: [&str; 3] = ["--", "-D", "warnings"];
+/// Tests and examples.
+const ALL: &str = "--all-targets";
 
 /// Gets the wheels, if they are not there, and runs clippy.
 pub fn run(arguments: &[String]) -> Result<(), String> {
-    if !arguments.is_empty() {
-        return Err(format!("takes no arguments, not `{}`", arguments.join(" ")));
-    }
+    let targets: &[&str] = match arguments {
+        [] => &["--lib", "--bins"],
+        [option] if option == ALL => &[ALL],
+        _ => return Err(format!("takes {ALL} or nothing, not `{}`", arguments.join(" "))),
+    };
     if cfg!(target_os = "macos") {
         println!("skipped: clippy on macOS checks the same code");
         return Ok(());
@@ -45,8 +45,8 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let metal = Wheel { name: "mlx-metal", version: &mlx_version, platform: Some(PLATFORM) };
     let Some([zig, metal]) = wheel::installed([zig, metal], &folder)? else { return Ok(()) };
     let tools = Tools::write(&folder)?;
-    let mut clippy = cargo(&CLIPPY);
-    clippy.args(["--target", TARGET]).args(STRICT);
+    let mut clippy = cargo(&["clippy", "--workspace", "--target", TARGET]);
+    clippy.args(targets).args(["--", "-D", "warnings"]);
     tools.set(&mut clippy);
     let cache = folder.join("cache");
     clippy
