@@ -1,5 +1,5 @@
 //! `cargo xtask nightly [--only STEP]… [--scale SHARE]`: what takes too long for every change: all simulated worlds, all
-//! mutations, fuzzing, weights of a second seed, every client, a long soak, packages.
+//! mutations, fuzzing, weights of a second seed, every client, a long soak, tests for macOS, packages.
 //!
 //! A step that fails does not stop the others. `--scale 0.01` runs a hundredth of each, to see that it works.
 
@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::process::{cargo, python, run as finish};
-use crate::{dist, paths, scripts};
+use crate::{dist, macos, paths, scripts};
 
 struct Step {
     name: &'static str,
@@ -22,6 +22,7 @@ const STEPS: &[Step] = &[
     Step { name: "fuzz", run: fuzz },
     Step { name: "clients", run: clients },
     Step { name: "soak", run: soak },
+    Step { name: "macos", run: |_| macos::run(&["--all-targets".to_owned()]) },
     Step { name: "packages", run: packages },
 ];
 

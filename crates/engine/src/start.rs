@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use crate::error::{Disconnected, StartError};
 use crate::front::{ActiveRequests, Handle, LoadedModel, ModelText, Started, check_names};
 use crate::logits_processor::LogitsProcessors;
+use crate::memory_pressure;
 use crate::message::{CommandSender, JobReport, Report};
 use crate::model_source::ModelSource;
 use crate::process::wire::{SourceName, Start};
@@ -73,6 +74,9 @@ fn start_engine(
         EngineHost::InProcess(processors) => start_in_process(source, settings, processors, text)?,
         EngineHost::Isolated(isolation) => start_process(source, settings, isolation, text)?,
     };
+    if let Some(pressure) = memory_pressure::of_this_machine() {
+        memory_pressure::watch(pressure, &started.status, &started.commands);
+    }
     Ok(LoadedModel::new(started, source, settings))
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Failure;
 use crate::info::Health;
+use crate::memory_response::Response;
 use crate::message::{Answer, QueryId, QueryReply, StatsReport};
 use crate::stats::Stats;
 
@@ -27,6 +28,7 @@ struct Snapshot {
     earlier: Stats,
     reported_at: Instant,
     state: EngineState,
+    memory_response: Response,
     /// Queries without a reply. Dropping a sender ends the wait for it.
     queries: BTreeMap<QueryId, Sender<Answer>>,
     next_query: QueryId,
@@ -74,6 +76,7 @@ impl EngineStatus {
             earlier,
             reported_at: Instant::now(),
             state: EngineState::Running,
+            memory_response: Response::None,
             queries: BTreeMap::new(),
             next_query: QueryId(0),
         };
@@ -168,7 +171,25 @@ impl EngineStatus {
         Some(Failure::Unavailable { message, retry_after_s: Some((wait_s as u64).max(1)) })
     }
 
+    /// Memory pressure has this response.
+    pub(crate) fn set_memory_response(&self, response: Response) {
+        self.lock().memory_response = response;
+    }
+
+    /// Whether there is memory for new requests.
+    pub(crate) fn admits(&self) -> bool {
+        self.lock().memory_response != Response::RefuseRequests
+    }
+
     pub(crate) fn health(&self) -> Health {
+        let health = self.progress();
+        match self.lock().memory_response.detail() {
+            "" => health,
+            pressure => Health { detail: format!("{}; {pressure}", health.detail), ..health },
+        }
+    }
+
+    fn progress(&self) -> Health {
         let snapshot = self.lock();
         match &snapshot.state {
             EngineState::Stopped => Health { alive: false, detail: "the engine has stopped".to_owned() },

@@ -10,6 +10,7 @@ mod adapters;
 mod job_journal;
 mod journaled_job;
 mod load_retry;
+mod termination;
 
 use std::ffi::OsString;
 use std::io::{self, BufReader};
@@ -24,8 +25,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
-
 use crate::error::Disconnected;
 use crate::error::StartError;
 use crate::event::FinishReason;
@@ -36,6 +35,7 @@ use crate::status::EngineStatus;
 use adapters::LoadingAdapters;
 use job_journal::{Cancelled, JobJournal};
 use load_retry::LoadRetry;
+use termination::terminate;
 
 /// How the engine process is started and watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub struct Isolation {
     pub arguments: Vec<OsString>,
     /// Added to this process's environment.
     pub variables: Vec<(OsString, OsString)>,
-    /// A process that has work and sends no report for this long is killed. Loading a model does not count.
+    /// A process that has work and sends no report for this long is terminated. Loading a model does not count.
     pub watchdog: Duration,
 }
 
@@ -268,6 +268,7 @@ impl Supervisor {
             | Command::DropSession(_)
             | Command::LoadAdapter(..)
             | Command::UnloadAdapter(_)
+            | Command::MemoryPressure(_)
             | Command::Pixels(..)) => {
                 self.adapters.requested(&command, &mut self.start.settings.adapters);
                 self.send(&[ToEngine::Command(command)]);
@@ -357,7 +358,7 @@ impl Supervisor {
         if let Err(error) = wire::write(&mut process.socket, messages) {
             tracing::warn!(%error, "the engine's process does not read its socket");
             // The listener reports its end, as of any other process.
-            let _already_dead = process.child.kill();
+            terminate(&process.child, &process.socket);
         }
     }
 
@@ -429,17 +430,14 @@ impl Supervisor {
     /// Makes sure that the process has ended. Returns its exit status in words.
     fn end_process(&mut self) -> String {
         let Some(mut process) = self.process.take() else { return "it was never started".to_owned() };
-        // Its group has the ranks that it started.
-        let group = Pid::from_child(&process.child);
-        let _already_dead = kill_process_group(group, Signal::KILL);
-        let _already_dead = process.child.kill();
+        terminate(&process.child, &process.socket);
         let status = process.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         // The listener ends with the socket, whose other end is now closed.
         let _panic_was_printed = process.listener.join();
         status
     }
 
-    /// Stops the process; kills it after a timeout.
+    /// Stops the process; terminates it after a timeout.
     fn stop(&mut self) {
         self.send(&[ToEngine::Command(Command::Stop)]);
         let until = Instant::now() + SHUTDOWN_TIMEOUT;
@@ -452,9 +450,6 @@ impl Supervisor {
                     self.end_process();
                 }
             }
-        }
-        if let Some(process) = &mut self.process {
-            let _exited = process.child.wait();
         }
         self.end_process();
     }

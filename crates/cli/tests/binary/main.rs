@@ -15,6 +15,7 @@ mod launching;
 mod libmlx;
 mod listing;
 mod logging;
+mod macs;
 mod mcp;
 mod messages;
 mod model_pool;

@@ -54,6 +54,23 @@ impl Capacity {
         media: MediaMemory,
         settings: &Settings,
     ) -> Result<Self, StartError> {
+        let device = DeviceMemory::read(settings.memory_limit);
+        let MediaMemory { media_bytes, encoder_bytes } = media;
+        let before = MemoryPlan::before_kv(model, settings, &device);
+        let before = MemoryPlan { media_bytes, encoder_bytes, ..before };
+        let capacity = Self::within(before, &device, (model, draft), settings)?;
+        let limits = device.allocator_limits(&capacity.memory, settings.wired_limit);
+        limits.apply().map_err(StartError::new)?;
+        Ok(capacity)
+    }
+
+    /// As [`Self::of`], on this device. `memory`: what is planned beside the KV cache. Sets no limits.
+    pub(super) fn within(
+        mut memory: MemoryPlan,
+        device: &DeviceMemory,
+        (model, draft): (&Model, Option<&LoadedDrafter>),
+        settings: &Settings,
+    ) -> Result<Self, StartError> {
         check_context(model, settings)?;
         let context = settings.max_model_len.or(model.blueprint().context).unwrap_or(DEFAULT_CONTEXT);
         let storage = storage(model, settings, context)?;
@@ -71,10 +88,6 @@ impl Capacity {
             unquantized: usize::MAX,
         };
         let useful = sizing.bytes(settings.max_num_seqs.saturating_mul(context));
-        let device = DeviceMemory::read(settings.memory_limit);
-        let MediaMemory { media_bytes, encoder_bytes } = media;
-        let before = MemoryPlan::before_kv(model, settings, &device);
-        let mut memory = MemoryPlan { media_bytes, encoder_bytes, ..before };
         let budget = match settings.kv_cache_memory {
             Some(bytes) => requested_bytes(bytes, &memory)?,
             None => device.default_kv_bytes(memory.left_bytes()).min(useful),
@@ -106,8 +119,7 @@ impl Capacity {
             )));
         }
         (memory.kv_bytes, memory.kv_tokens) = (sizing.bytes(fits), longest);
-        memory.swap_bytes = settings.swap_space.unwrap_or_else(|| memory.default_swap_bytes(&device));
-        device.allocator_limits(&memory, settings.wired_limit).apply().map_err(StartError::new)?;
+        memory.swap_bytes = settings.swap_space.unwrap_or_else(|| memory.default_swap_bytes(device));
         let smaller = sizing.smaller(longest, needed);
         Ok(Self {
             smaller,

@@ -1,5 +1,6 @@
 //! The memory plan of a model, made before the KV cache is allocated.
 
+use mlx::device::Backend;
 use omnibus_model::{Model, Source};
 
 use super::capacity::span_tokens;
@@ -24,6 +25,51 @@ pub fn memory_for_models(settings: &Settings) -> Result<Option<MemoryLimit>, Sta
         MemoryLimit { bytes, ..limit }
     };
     Ok(device.limit().map(usable))
+}
+
+/// Frees what the allocator keeps and has wired, for a process whose loop has ended.
+pub(crate) fn release_memory() {
+    mlx::memory::clear_cache();
+    if mlx::device::backend() == Backend::Metal
+        && let Err(error) = mlx::memory::set_wired_limit(0)
+    {
+        tracing::debug!(%error, "the system frees the wired memory with the process");
+    }
+}
+
+/// What MLX's allocator keeps of freed buffers while memory is short.
+const SHORT_REUSE_BYTES: usize = 32 << 20;
+
+/// The limit of the buffers that MLX's allocator keeps, which memory pressure lowers.
+#[derive(Debug, Default)]
+pub(super) struct BufferCache {
+    /// The limit without pressure, while there is some.
+    usual_bytes: Option<usize>,
+}
+
+impl BufferCache {
+    /// Gives freed buffers back to the system, and keeps few from now on.
+    pub(super) fn shrink(&mut self) {
+        if self.usual_bytes.is_none() {
+            self.usual_bytes = set_cache_limit(SHORT_REUSE_BYTES);
+        }
+        mlx::memory::clear_cache();
+        mlx::memory::return_freed();
+    }
+
+    /// Keeps as many as without pressure.
+    pub(super) fn restore(&mut self) {
+        if let Some(bytes) = self.usual_bytes.take() {
+            set_cache_limit(bytes);
+        }
+    }
+}
+
+/// Returns the limit before. A refusal leaves it.
+fn set_cache_limit(bytes: usize) -> Option<usize> {
+    mlx::memory::set_cache_limit(bytes)
+        .inspect_err(|error| tracing::warn!(%error, "the buffer cache keeps its limit"))
+        .ok()
 }
 
 impl MemoryPlan {

@@ -74,6 +74,11 @@ pub const RECORDED: &[Recorded] = &[
     gauge("omnibus_model_active_requests", &["model"], "requests that use a model"),
     gauge("omnibus_model_waiting_requests", &["model"], "requests that wait until a model is loaded"),
     gauge("omnibus_engine_alive", &[], "1 while the engine steps or is idle, else 0"),
+    gauge(
+        "omnibus_memory_pressure",
+        &[],
+        "0 while there is memory, 1 while caches are kept small, 2 while new requests are refused, too",
+    ),
     gauge("omnibus_build_info", &["version"], "always 1; the version is a label"),
     histogram("omnibus_queue_seconds", &["api"], "time from arrival to the first step"),
     histogram("omnibus_ttft_seconds", &["api"], "time from arrival to the first token or text"),
