@@ -70,6 +70,11 @@ fn check_killed(flags: &[&str]) {
     let bodies = long_requests();
     let arguments = [&["--log", "off", "--draft-policy", "all"][..], flags].concat();
     let server = Server::start(&arguments);
+    let plan = get(server.address, "/v1/status").json()["memory"]["omnibus-mini"].clone();
+    let drafts_by_network = !flags.contains(&"ngram");
+    for part in ["draft_weights_bytes", "draft_kv_bytes"] {
+        assert_eq!(plan[part].as_u64() > Some(0), drafts_by_network, "{part}: {plan}");
+    }
     let verified = AtomicU64::new(0);
     let kill_twice = || {
         let first = Drafting::default().next(&server);

@@ -18,15 +18,11 @@ use omnibus_kv::{BlockId, BlockTable};
 
 use super::{Computed, DraftContext, DraftNetwork, DraftTokens, Promised, Proposal, Proposer};
 use crate::worker::device_client::DeviceClient;
-use crate::worker::drafting::{DraftReads, DraftSegment};
+use crate::worker::drafting::{DraftReads, DraftSegment, STATES_KEPT_MAX};
 use shown::Shown;
 
 /// The kind of a draft model's tokens; lower ones are those of n-grams.
 const KIND: DraftKind = DraftKind(DRAFT_KINDS as u8 - 1);
-
-/// Rows whose states the device keeps for a draft head, before they are shown to it without a draft. A row of a step keeps the
-/// states of all rows of the step in memory.
-const STATES_KEPT_MAX: usize = 32;
 
 /// Asks a draft model or head.
 pub(super) struct ModelProposer {
