@@ -27,6 +27,7 @@ mod route;
 mod source;
 mod step_graph;
 mod take;
+mod unpack;
 mod weight_format;
 
 pub use attention::{
@@ -38,12 +39,12 @@ pub use call::written_by;
 pub use choose::{Choose, ChooseEdited, LogitEdits, choose_tokens};
 pub use elementwise::{AddChosen, AddTerm, Narrow, Term, copy_to_device, host_numbers, upload};
 pub use embed::{Embed, TableFormat};
-pub use experts::{EXPERT_PAIRS_MAX, ExpertProduct, expert_product, expert_rows, expert_rows_plan};
+pub use experts::{ExpertProduct, expert_product, expert_rows, expert_rows_plan};
 pub use gated::{GateLayout, Gated, HeadGate, HeadGateFunction, Xielu};
 pub use latent::{
     HeadProduct, LatentArrays, LatentRotation, LatentShape, LatentWrite, PagedLatents, head_product,
 };
-pub use linear::{FEW_ROWS_MAX, FewRows, FewRowsWeight, MatrixUnit, few_rows, parts_of};
+pub use linear::{FewRows, FewRowsWeight, MatrixUnit, few_rows, parts_of};
 pub use norm::{AddNorm, JoinedTerm, LayerNorm, NormColumns, RmsNorm};
 pub use plan::{Operand, Plan};
 pub use program::{compile_ahead, compiled_kernels, text as cuda_program_text};
@@ -58,6 +59,7 @@ pub use step_graph::{
     KernelOrder, KernelTime, LaunchGrid, OtherArrays, StepArrays, StepGraph, StepTrace, TracedLaunch,
 };
 pub use take::TakeNumbers;
+pub use unpack::{Unpack, unpack};
 pub use weight_format::WeightFormat;
 
 /// Whether ops of this thread go to a GPU that has these kernels.

@@ -11,7 +11,7 @@ mod stream;
 
 use std::rc::Rc;
 
-use mlx::gpu::{FEW_ROWS_MAX, KernelOrder, KernelTime, OtherArrays, StepArrays, StepTrace};
+use mlx::gpu::{KernelOrder, KernelTime, OtherArrays, StepArrays, StepTrace};
 use mlx::{Array, Dtype};
 use omnibus_kv::{FloatType, KvFormat};
 
@@ -41,6 +41,9 @@ use layer::Layer;
 use pass::PassInput;
 pub use pass::PassOutput;
 use stream::StreamEnds;
+
+/// Rows of a step up to which logits of all cost no more than those of some.
+const ALL_LOGITS_MAX: i32 = 128;
 
 /// A network with its weights. Stays on the thread that built it.
 pub struct Model {
@@ -316,8 +319,8 @@ impl Model {
         let rows = batch.tokens.size() as i32;
         let may_be_graph = |wanted: &LogitRows| match wanted {
             LogitRows::First(_) => true,
-            // Logits of all rows cost as much as those of some only where products read weights once.
-            LogitRows::At(_) => rows <= FEW_ROWS_MAX,
+            // Logits of all rows cost as much as those of some only where there are few, or most are wanted.
+            LogitRows::At(wanted) => rows <= ALL_LOGITS_MAX || 2 * wanted.size() as i32 >= rows,
         };
         if let Some(graphs) = graphs
             && let Some(wanted) = ctx.logits_at.take_if(|wanted| may_be_graph(wanted))

@@ -36,6 +36,7 @@ pub mod response;
 mod room;
 mod root_path;
 mod routes;
+mod socket;
 mod stored_responses;
 mod tls;
 mod traces;

@@ -5,7 +5,7 @@
 pub enum Padding {
     /// Not at all: the CPU kernels take any number equally well.
     None,
-    /// To 1, 2, 4, … 64 and then multiples of 64, so that a GPU compiles for few shapes.
+    /// To 1, 2, 4, … 64, then multiples of 32, and of 64 from 256 on, so that a GPU compiles for few shapes.
     Buckets,
 }
 
@@ -15,6 +15,7 @@ impl Padding {
         match self {
             Self::None => rows,
             Self::Buckets if rows <= 64 => rows.next_power_of_two(),
+            Self::Buckets if rows <= 256 => rows.next_multiple_of(32),
             Self::Buckets => rows.next_multiple_of(64),
         }
     }

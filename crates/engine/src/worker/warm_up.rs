@@ -21,7 +21,7 @@ use crate::settings::{Settings, WarmUp};
 
 /// Tokens of each sequence in each step. Kernels differ by the number of rows, up to some hundred, and where prefill and
 /// decode share a batch.
-const STEPS: [&[usize]; 14] = [
+const STEPS: [&[usize]; 16] = [
     &[512],
     &[256],
     &[128],
@@ -35,7 +35,9 @@ const STEPS: [&[usize]; 14] = [
     &[1; 8],
     &[1; 16],
     &[1; 32],
-    &[40, 1, 17, 1, 3, 1, 1, 24, 1],
+    &[1; 64],
+    &[1; 128],
+    &[160, 1, 17, 1, 3, 1, 1, 24, 1],
 ];
 
 /// Steps that are run in any case where decode steps are launched as graphs. They start from no state, so they can be

@@ -27,8 +27,9 @@ pub struct ExpertProduct {
     pub outputs: i32,
 }
 
-/// Pairs of a row and an expert that [`expert_rows`] sorts at most.
-pub const EXPERT_PAIRS_MAX: i32 = 1024;
+/// Pairs of a row and an expert that [`expert_rows`] sorts, in two classes: the second, up to so many experts.
+const SORTED_PAIRS: [i32; 2] = [1024, 2048];
+const EXPERTS_OF_MORE_PAIRS: i32 = 256;
 /// Pairs of an expert, on average, that a product has at most: with more, unpacked weights are faster.
 const PAIRS_OF_EXPERT_MAX: i32 = 48;
 /// The most experts of [`expert_rows`].
@@ -43,12 +44,21 @@ impl ExpertProduct {
         self.pairs > ONE_BY_ONE_MAX
     }
 
+    /// Tiles of 8 pairs that share a reading of their expert's weights: most experts have no more.
+    fn row_tiles(&self) -> i32 {
+        match self.pairs / self.experts {
+            0..=5 => 1,
+            6..=11 => 2,
+            _ => 4,
+        }
+    }
+
     /// Inputs: `x` `[rows, inputs]`; weights, scales and biases (any arrays for dense weights) with the experts as
     /// first axis; the pairs' experts `[pairs]` u32, or, if it [sorts](Self::sorts), the two arrays of [`expert_rows`] or others like them.
     /// Output: `[pairs, outputs]`. `None` for sizes and dtypes without a kernel, and but for CUDA.
     pub fn plan(&self, dialect: Dialect) -> Option<Plan> {
         let fits = self.format.fits(self.inputs) && self.outputs > 0 && self.outputs % 16 == 0;
-        let most = EXPERT_PAIRS_MAX.max(self.experts * PAIRS_OF_EXPERT_MAX);
+        let most = sorted_pairs_max(self.experts).max(self.experts * PAIRS_OF_EXPERT_MAX);
         let few = (1..=most).contains(&self.pairs) && (1..=EXPERTS_MAX).contains(&self.experts);
         if !fits || !few || !is_half_width(self.dtype) || dialect != Dialect::Cuda {
             return None;
@@ -65,7 +75,7 @@ impl ExpertProduct {
             int("PITCH", 0),
             whole(self.inputs),
             even(true),
-            int("MT", if self.pairs > 16 * self.experts { 4 } else { 1 }),
+            int("MT", self.row_tiles()),
             int("RT", 1),
             int("WN", output_simds),
             int("WK", input_simds),
@@ -77,15 +87,23 @@ impl ExpertProduct {
     }
 }
 
+/// Pairs that [`expert_rows`] sorts at most: what it counts lies in threadgroup memory.
+fn sorted_pairs_max(experts: i32) -> i32 {
+    let [few, more] = SORTED_PAIRS;
+    if experts <= EXPERTS_OF_MORE_PAIRS { more } else { few }
+}
+
 /// Sorts pairs by expert. Input: experts `[pairs]` u32. Outputs: the pairs in the order of their experts `[pairs]` i32, and
 /// where an expert's begin in it `[experts + 1]` i32. `None` for sizes without a kernel, and but for CUDA.
 pub fn expert_rows_plan(pairs: i32, experts: i32, dialect: Dialect) -> Option<Plan> {
-    let few = (1..=EXPERT_PAIRS_MAX).contains(&pairs) && (1..=EXPERTS_MAX).contains(&experts);
+    let few = (1..=sorted_pairs_max(experts)).contains(&pairs) && (1..=EXPERTS_MAX).contains(&experts);
     if !few || dialect != Dialect::Cuda {
         return None;
     }
-    let simds = (EXPERT_PAIRS_MAX / 32).min(16);
-    let constants = vec![int("E", experts), int("NS", simds), int("PMAX", EXPERT_PAIRS_MAX)];
+    let [few, more] = SORTED_PAIRS;
+    let simds = (few / 32).min(16);
+    let most = if pairs <= few { few } else { more };
+    let constants = vec![int("E", experts), int("NS", simds), int("PMAX", most)];
     // MLX keeps arrays of a few bytes in managed memory.
     let outputs = vec![(vec![pairs], Dtype::I32), (vec![(experts + 1).max(64)], Dtype::I32)];
     Some(Plan { kernel: &EXPERT_ROWS, constants, groups: [1, 1, 1], threads: simds * 32, outputs })

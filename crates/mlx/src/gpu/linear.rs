@@ -30,7 +30,7 @@ impl MatrixUnit {
     }
 }
 
-/// `x · wᵀ`, and perhaps a bias, for up to 64 rows of bf16 or f16.
+/// `x · wᵀ`, and perhaps a bias, for up to [`FewRows::most`] rows of bf16 or f16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FewRows {
     /// Of `x`, and of what is not packed in the weights.
@@ -49,38 +49,54 @@ pub struct FewRows {
     pub unit: MatrixUnit,
 }
 
-/// The most rows of a product.
-pub const FEW_ROWS_MAX: i32 = 64;
+/// The most rows of a product by instructions of a simd group.
+const ROWS_MAX: i32 = 64;
+/// The most by warpgroups. With more rows of weights that are not packed, MLX's products are faster.
+const DENSE_ROWS_MAX: i32 = 128;
+const WIDE_ROWS_MAX: i32 = 256;
 /// Groups that keep a large GPU busy.
 const GROUPS_WANTED: i32 = 128;
 /// Groups that keep a large GPU busy where a group stages its rows: two or three fit a multiprocessor.
 const STAGED_GROUPS_WANTED: i32 = 304;
 /// The most where warpgroups multiply: one for each of an H200's multiprocessors.
 const WIDE_GROUPS_WANTED: i32 = 132;
-/// Warpgroups of a group that share its rows.
-const WARPGROUPS: i32 = 3;
 /// Simd groups of a group that put its rows into shared memory.
 const PRODUCERS: i32 = 4;
 
+/// The most tiles of 8 rows of a group of warpgroups, by the registers that its sums leave.
+const ROW_TILES_MAX: i32 = 16;
+/// Warpgroups of a group that share its rows.
+const WARPGROUPS: i32 = 3;
 /// Stages of a group's rows in the order of its products, and as they are.
 const WIDE_STAGES: i32 = 3;
 const WIDE_COPIES: i32 = 3;
 /// Warpgroups of a group that share its rows, with weights that are not packed.
 const DENSE_WARPGROUPS: i32 = 2;
-/// Stages of a group's rows and weights.
-const DENSE_STAGES: i32 = 7;
+/// Threadgroup memory of a group's stages.
+const SHARED_MAX: i32 = 7 << 15;
+/// The most stages of a group's rows and weights: each has two barriers, of which there are 15.
+const DENSE_STAGES_MAX: i32 = 7;
 
 impl FewRows {
+    /// The most rows of a product.
+    pub fn most(unit: MatrixUnit, format: WeightFormat) -> i32 {
+        match (unit, format) {
+            (MatrixUnit::SimdGroup, _) => ROWS_MAX,
+            (MatrixUnit::Warpgroup, WeightFormat::Dense) => DENSE_ROWS_MAX,
+            (MatrixUnit::Warpgroup, _) => WIDE_ROWS_MAX,
+        }
+    }
+
     /// Inputs: `x` `[rows, inputs]`, weights, scales and biases (any arrays for dense weights), and the bias of each output
     /// `[outputs]`, floats (any without). The first plan's output is `[1, rows, outputs]` of `x`'s dtype, or `[splits, rows,
-    /// outputs]` f32, which a second plan adds up. Nothing but the number of rows is compiled in, in four classes. `None` for
+    /// outputs]` f32, which a second plan adds up. Nothing but the number of rows is compiled in, in few classes. `None` for
     /// sizes and dtypes without a kernel, and but for CUDA.
     pub fn plans(&self, dialect: Dialect) -> Option<Vec<Plan>> {
         if !self.format.fits(self.inputs)
             || self.outputs < 1
             || dialect != Dialect::Cuda
             || !is_half_width(self.dtype)
-            || !(1..=FEW_ROWS_MAX).contains(&self.rows)
+            || !(1..=Self::most(self.unit, self.format)).contains(&self.rows)
         {
             return None;
         }
@@ -130,8 +146,7 @@ impl FewRows {
             even: even(outputs % TILE == 0),
             whole: whole(inputs),
             constants: flow.constants(&product),
-            blocks: flow.groups,
-            splits: flow.splits,
+            groups: [flow.groups, flow.splits, 1],
             simds: flow.simds,
         };
         Some((plan, flow.splits))
@@ -156,8 +171,7 @@ impl FewRows {
             even: even(self.is_even()),
             whole: whole(self.inputs),
             constants: constants.to_vec(),
-            blocks,
-            splits,
+            groups: [blocks, splits, 1],
             simds: key_simds,
         };
         (plan, splits)
@@ -171,36 +185,47 @@ impl FewRows {
         let tiles = if self.rows <= 32 { 4 } else { 8 };
         let constants = vec![("MT", tiles), ("RT", row_tiles), ("WN", 4)];
         let (format, whole, even) = (self.format, whole(self.inputs), even(true));
-        (Unfinished { kernel: &WMM_STAGED, format, whole, even, constants, blocks, splits, simds: 4 }, splits)
+        let groups = [blocks, splits, 1];
+        (Unfinished { kernel: &WMM_STAGED, format, whole, even, constants, groups, simds: 4 }, splits)
     }
 
-    /// 17 to 64 rows with dense weights by warpgroups.
+    /// Groups that share the rows, and the tiles of 8 rows of each: few classes, as each is compiled.
+    fn row_blocks(&self) -> (i32, i32) {
+        let blocks = (self.rows + 8 * ROW_TILES_MAX - 1) / (8 * ROW_TILES_MAX);
+        let tiles = (self.rows + 8 * blocks - 1) / (8 * blocks);
+        (blocks, [4, 8, 12].into_iter().find(|class| *class >= tiles).unwrap_or(ROW_TILES_MAX))
+    }
+
+    /// From 17 rows on with dense weights by warpgroups.
     fn dense(&self) -> (Unfinished, i32) {
         let warpgroups = DENSE_WARPGROUPS;
         let blocks = (self.outputs + 64 * warpgroups - 1) / (64 * warpgroups);
         let splits = self.splits((self.inputs / 64 / 4).min(WIDE_GROUPS_WANTED / blocks).min(10));
-        let tiles = if self.rows <= 32 { 4 } else { 8 };
-        let shared = DENSE_STAGES * (64 * warpgroups + 8 * tiles) * 128;
+        let (_, tiles) = self.row_blocks();
+        let stage = (64 * warpgroups + 8 * tiles) * 128;
+        let stages = (SHARED_MAX / stage).min(DENSE_STAGES_MAX);
         let constants = vec![
             ("MT", tiles),
             ("WN", warpgroups),
             ("PRODUCERS", PRODUCERS),
-            ("ST", DENSE_STAGES),
-            ("LAG", DENSE_STAGES - 2),
-            ("SHARED", shared),
+            ("ST", stages),
+            ("LAG", stages - 2),
+            ("SHARED", stages * stage),
         ];
         let (format, whole, even) =
             (self.format, whole(self.inputs), even(self.outputs % (64 * warpgroups) == 0));
         let simds = 4 * warpgroups + PRODUCERS;
         let blocks = blocks.min(WIDE_GROUPS_WANTED / splits).max(1);
-        (Unfinished { kernel: &WMM_DENSE, format, whole, even, constants, blocks, splits, simds }, splits)
+        let groups = [blocks, splits, 1];
+        (Unfinished { kernel: &WMM_DENSE, format, whole, even, constants, groups, simds }, splits)
     }
 
-    /// 17 to 64 rows with packed weights by warpgroups.
+    /// From 17 rows on with packed weights by warpgroups.
     fn wide(&self) -> (Unfinished, i32) {
+        let (row_blocks, tiles) = self.row_blocks();
         let blocks = (self.outputs + 64 * WARPGROUPS - 1) / (64 * WARPGROUPS);
-        let splits = self.splits((units(self.inputs) / 2).min(WIDE_GROUPS_WANTED / blocks).min(10));
-        let tiles = if self.rows <= 32 { 4 } else { 8 };
+        let wanted = WIDE_GROUPS_WANTED / (blocks * row_blocks);
+        let splits = self.splits((units(self.inputs) / 2).min(wanted).min(10));
         let constants = vec![
             ("MT", tiles),
             ("WN", WARPGROUPS),
@@ -211,7 +236,8 @@ impl FewRows {
         ];
         let (format, whole, even) = (self.format, whole(self.inputs), even(self.is_even()));
         let simds = 4 * WARPGROUPS + PRODUCERS;
-        (Unfinished { kernel: &WMM_WIDE, format, whole, even, constants, blocks, splits, simds }, splits)
+        let groups = [blocks, splits, row_blocks];
+        (Unfinished { kernel: &WMM_WIDE, format, whole, even, constants, groups, simds }, splits)
     }
 }
 
@@ -242,8 +268,7 @@ struct Unfinished {
     whole: TemplateArg<'static>,
     even: TemplateArg<'static>,
     constants: Vec<(&'static str, i32)>,
-    blocks: i32,
-    splits: i32,
+    groups: [i32; 3],
     simds: i32,
 }
 
@@ -257,14 +282,14 @@ impl Unfinished {
         Plan {
             kernel: self.kernel,
             constants,
-            groups: [self.blocks, self.splits, 1],
+            groups: self.groups,
             threads: self.simds * 32,
             outputs: vec![output],
         }
     }
 }
 
-/// `x · wᵀ`, and a bias `[outputs]`, for rows `[.., inputs]` of bf16 or f16, up to 64 in all, by our kernels. `None` where there
+/// `x · wᵀ`, and a bias `[outputs]`, for rows `[.., inputs]` of bf16 or f16, up to [`FewRows::most`] in all, by our kernels. `None` where there
 /// is none for them.
 pub fn few_rows(x: &Array, weight: FewRowsWeight<'_>, bias: Option<&Array>) -> Result<Option<Array>> {
     let dtype = x.dtype()?;

@@ -73,6 +73,7 @@ fn cases() -> Vec<Case> {
         case((Bf16, WeightFormat::Dense), [2, 3, 4], false, [768, 16]),
         case((F16, WeightFormat::Four { group: 64 }), [1, 4, 6], true, [704, 48]),
         case((F16, WeightFormat::MxFp4), [9, 2, 4], false, [704, 32]),
+        case((Bf16, WeightFormat::Four { group: 64 }), [550, 2, 128], false, [256, 16]),
     ]
 }
 

@@ -200,6 +200,14 @@ fn cases(kernel: &str) -> Vec<Case> {
         biased(case(Warpgroup, WeightFormat::Dense, 4, 64, 5)),
         biased(case(Warpgroup, WeightFormat::Eight { group: 64 }, 40, 1536, 60)),
         biased(case(Warpgroup, WeightFormat::Dense, 37, 1088, 133)),
+        case(Warpgroup, WeightFormat::Four { group: 64 }, 83, 768, 160),
+        case(Warpgroup, WeightFormat::Four { group: 32 }, 150, 704, 96),
+        case(Warpgroup, WeightFormat::Eight { group: 64 }, 129, 512, 133),
+        case(Warpgroup, WeightFormat::MxFp4, 110, 576, 160),
+        case(Warpgroup, WeightFormat::Dense, 97, 704, 133),
+        case(Warpgroup, WeightFormat::Dense, 128, 512, 512),
+        case(Warpgroup, WeightFormat::Dense, 90, 576, 133),
+        case(Warpgroup, WeightFormat::Four { group: 64 }, 170, 512, 200),
     ];
     all.into_iter().filter(|case| case.plans[0].kernel.name == kernel).collect()
 }
@@ -294,7 +302,11 @@ fn broken_products_are_noticed() {
         ("wmm_wide", 4, "t < 2 ? v : w", "v"),
         ("wmm_wide", 2, "2 * (i & 1) + j", "(i & 1) + 2 * j"),
         ("wmm_wide", 0, "(a & 1) + i * 2) ^ (m & 7)", "(a & 1) + i) ^ (m & 7)"),
+        ("wmm_wide", 14, "M0 + m < M && step", "m < M && step"),
+        ("wmm_wide", 14, "m = M0 + c * 8", "m = c * 8"),
+        ("wmm_wide", 15, "(gk_long)(M0 + m) * K", "(gk_long)m * K"),
         ("wmm_dense", 2, "gk_join<ALL>(free(step));", ""),
+        ("wmm_dense", 9, "gk_wait<LAG>();", ""),
         ("wmm_dense", 2, "gk_join<ALL>(full(step));", ""),
         ("wmm_dense", 2, "gk_wait<LAG>();", ""),
         ("wmm_dense", 2, "gk_warpgroup_wait<1>();", ""),

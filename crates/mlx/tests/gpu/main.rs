@@ -20,3 +20,4 @@ mod rotary;
 mod route;
 mod take;
 mod text;
+mod unpack;

@@ -15,8 +15,8 @@ pub(super) enum ShortChunks {
 }
 
 /// Most rows of a short chunk, and most keys that they read in all.
-const SHORT_ROWS: usize = 32;
-const SHORT_KEYS: usize = 1 << 16;
+const SHORT_ROWS: usize = 128;
+const SHORT_KEYS: usize = 1 << 15;
 
 impl ShortChunks {
     /// On this device.

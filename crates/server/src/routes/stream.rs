@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
@@ -20,6 +21,7 @@ use futures::{SinkExt, Stream, StreamExt};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::{Sender, channel};
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 
 use super::chat::ChatApi;
 use crate::api::{Origin, Submitted, submitted_from};
@@ -28,6 +30,7 @@ use crate::auth::Tenant;
 use crate::error::ApiError;
 use crate::request_id::RequestId;
 use crate::response::{Frame, frames, openai};
+use crate::socket::{self, Closed};
 use crate::wire::json;
 
 const PATH: &str = "/v1/stream";
@@ -35,6 +38,8 @@ const PATH: &str = "/v1/stream";
 const RESPONSES_MAX: usize = 256;
 /// Replies that wait for the connection.
 const REPLIES: usize = 64;
+/// How long the end of a connection waits for a client to take the reason.
+const GOODBYE: Duration = Duration::from_secs(5);
 
 /// Accepts a connection.
 pub async fn connect(
@@ -44,8 +49,7 @@ pub async fn connect(
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    let upgrade = upgrade.max_message_size(app.bodies.most_bytes());
-    upgrade.on_upgrade(move |socket| serve(app, Origin::new(request_id, tenant.0), headers, socket))
+    socket::bounded(upgrade, &app.bodies).on_upgrade(move |socket| serve(app, Origin::new(request_id, tenant.0), headers, socket))
 }
 
 /// The responses that are generated for one connection. Dropping it cancels them.
@@ -74,20 +78,24 @@ impl Running {
 
 async fn serve(app: Arc<App>, origin: Origin, headers: HeaderMap, socket: WebSocket) {
     let (mut to_client, mut from_client) = socket.split();
-    let (replies, mut outbox) = channel::<String>(REPLIES);
-    let writer = tokio::spawn(async move {
+    let (replies, mut outbox) = channel::<Message>(REPLIES);
+    let mut writer = tokio::spawn(async move {
         while let Some(reply) = outbox.recv().await {
-            if to_client.send(Message::text(reply)).await.is_err() {
+            if to_client.send(reply).await.is_err() {
                 return;
             }
         }
     });
     let running = Running::default();
-    while let Some(message) = received(&mut from_client, &replies).await {
+    let closed = loop {
+        let message = match received(&mut from_client, &replies).await {
+            Ok(message) => message,
+            Err(closed) => break closed,
+        };
         let text: &[u8] = match &message {
             Message::Text(text) => text.as_bytes(),
             Message::Binary(bytes) => bytes,
-            Message::Close(_) => break,
+            Message::Close(_) => break Closed::default(),
             Message::Ping(_) | Message::Pong(_) => continue,
         };
         match app.bodies.message(text).await {
@@ -98,21 +106,30 @@ async fn serve(app: Arc<App>, origin: Origin, headers: HeaderMap, socket: WebSoc
             }
             Err(error) => _ = reply(&replies, failure(None, &error)).await,
         }
-    }
+    };
     running.change(|running| running.values().for_each(AbortHandle::abort));
+    if let Closed(Some(reason)) = closed
+        && replies.try_send(reason).is_ok()
+    {
+        drop(replies);
+        _ = timeout(GOODBYE, &mut writer).await;
+    }
     writer.abort();
 }
 
-/// The client's next message, `None` at the end of the connection in either direction.
-async fn received(from_client: &mut SplitStream<WebSocket>, replies: &Sender<String>) -> Option<Message> {
+/// The client's next message, while the connection is open in both directions.
+async fn received(
+    from_client: &mut SplitStream<WebSocket>,
+    replies: &Sender<Message>,
+) -> Result<Message, Closed> {
     tokio::select! {
-        message = from_client.next() => message?.ok(),
-        () = replies.closed() => None,
+        message = socket::next(from_client) => message,
+        () = replies.closed() => Err(Closed(None)),
     }
 }
 
 /// One message of the client.
-async fn handle(app: &Arc<App>, origin: &Origin, running: &Running, replies: &Sender<String>, text: &[u8]) {
+async fn handle(app: &Arc<App>, origin: &Origin, running: &Running, replies: &Sender<Message>, text: &[u8]) {
     let (id, result) = match read(text) {
         Ok(Command::Cancel(id)) => {
             let cancelled = running.change(|running| running.remove(&id));
@@ -168,7 +185,7 @@ async fn generate(
     app: &Arc<App>,
     origin: &Origin,
     running: &Running,
-    replies: &Sender<String>,
+    replies: &Sender<Message>,
     id: String,
     body: Map<String, Value>,
 ) -> Result<(), ApiError> {
@@ -192,7 +209,7 @@ async fn send_frames(
     id: String,
     frames: impl Stream<Item = Frame>,
     running: Running,
-    replies: Sender<String>,
+    replies: Sender<Message>,
 ) {
     let mut frames = pin!(frames);
     while let Some(frame) = frames.next().await {
@@ -228,12 +245,9 @@ fn failure(id: Option<&str>, error: &ApiError) -> String {
     json!({"id": id, "error": body.get("error"), "done": true}).to_string()
 }
 
-/// The connection has ended.
-struct Closed;
-
 /// Waits while the client does not read.
-async fn reply(replies: &Sender<String>, text: String) -> Result<(), Closed> {
-    replies.send(text).await.map_err(|_| Closed)
+async fn reply(replies: &Sender<Message>, text: String) -> Result<(), Closed> {
+    replies.send(Message::text(text)).await.map_err(|_| Closed(None))
 }
 
 #[cfg(test)]

@@ -49,6 +49,18 @@ impl Client {
         }
     }
 
+    /// Sends a message that may be refused while it is sent, and receives the code that the connection is closed with.
+    pub fn code_after(&mut self, text: String) -> Option<u16> {
+        _ = self.0.send(Message::text(text));
+        loop {
+            match self.0.read() {
+                Ok(Message::Close(frame)) => return frame.map(|frame| frame.code.into()),
+                Ok(_) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
     /// The replies up to the end of a request.
     pub fn until_done(&mut self, id: &str) -> Vec<Value> {
         let mut replies = Vec::new();
@@ -84,6 +96,14 @@ fn requests_of_one_connection_run_beside_each_other() {
     assert_eq!(client.until_done("a").last().unwrap()["cancelled"], true);
     client.ask(json!("a"), "hi");
     assert_eq!(text(&client.until_done("a"), "a"), "w0 w1 ");
+}
+
+#[test]
+fn a_message_that_is_too_large_ends_its_connection_with_the_reason() {
+    let server = server();
+    for path in ["/v1/stream", "/v1/responses"] {
+        assert_eq!(Client::at(&server, path).code_after("x".repeat((8 << 20) + 1)), Some(1009), "{path}");
+    }
 }
 
 #[test]

@@ -1,4 +1,4 @@
-// CUDA of compute capability 9.0 alone: the product of wmm.h for MT = 4 or 8 (17 to 64 rows) and weights that are not packed, by
+// CUDA of compute capability 9.0 alone: the product of wmm.h for MT = 4, 8, 12 or 16 (17 to 128 rows) and weights that are not packed, by
 // warpgroups, of which each multiplies 64 rows of w. Both sides pass through ST stages of 64 k, which PRODUCERS simd groups
 // copy: 64 WN rows of w, then 8 MT rows of x. Groups take turns at tiles of 64 WN rows, while their stages run on. The grid splits k.
 // LAG: stages that a producer has on its way before it waits for one, at least two fewer than there are: a consumer releases

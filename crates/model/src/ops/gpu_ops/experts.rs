@@ -7,6 +7,7 @@ use mlx::gpu::{
 };
 use mlx::{Array, Dtype, QuantMode, Sorted};
 
+use super::linear::unpacked;
 use crate::mlps::{ExpertChoice, Router};
 use crate::ops::{ChosenExperts, ExpertVectors, RowOrder, Weight};
 use crate::take_rows::take_rows;
@@ -30,7 +31,7 @@ pub(super) fn product(x: &Array, experts: &ChosenExperts, weight: &Weight) -> ml
     match weight {
         Weight::Dense(dense) => sorted(x, experts, dense).map(Some),
         Weight::Packed(packed) if packed.mode == QuantMode::Affine => {
-            sorted(x, experts, &packed.dequantize(x.dtype()?)?).map(Some)
+            sorted(x, experts, &unpacked(packed, x.dtype()?)?).map(Some)
         }
         Weight::Packed(_) => Ok(None),
     }

@@ -8,7 +8,7 @@ use mlx::gpu::{
 use mlx::{Array, Dtype, QuantMode};
 use omnibus_kv::KvFormat;
 
-use super::linear::UNPACK_ROWS;
+use super::linear;
 use crate::forward::{AttentionReads, Gather, Items};
 use crate::kv_cache::poisoned;
 use crate::kv_format;
@@ -36,8 +36,8 @@ fn of_heads_back(weight: &Weight, x: &Array) -> mlx::Result<Array> {
 
 fn unpacked(weight: &Weight, x: &Array) -> mlx::Result<Option<Weight>> {
     match weight {
-        Weight::Packed(packed) if packed.mode == QuantMode::Affine && x.dim(-2)? as usize >= UNPACK_ROWS => {
-            Ok(Some(Weight::Dense(packed.dequantize(x.dtype()?)?)))
+        Weight::Packed(packed) if packed.mode == QuantMode::Affine && x.dim(-2)? as usize >= linear::UNPACK_ROWS => {
+            Ok(Some(Weight::Dense(linear::unpacked(packed, x.dtype()?)?)))
         }
         Weight::Packed(_) | Weight::Dense(_) => Ok(None),
     }

@@ -27,6 +27,7 @@ use crate::error::ApiError;
 use crate::limits::Reading;
 use crate::request_id::RequestId;
 use crate::response::{Frame, frames, openai};
+use crate::socket::{self, Closed};
 use crate::wire::json::parse;
 
 /// Most messages that wait for their turn; the others stay in the socket.
@@ -45,8 +46,7 @@ pub async fn connect(
         let message = format!("GET {PATH} is a WebSocket, and POST sends a request: {why}");
         ApiError::invalid("upgrade", message)
     })?;
-    let upgrade = upgrade.max_message_size(app.bodies.most_bytes());
-    Ok(upgrade.on_upgrade(move |socket| {
+    Ok(socket::bounded(upgrade, &app.bodies).on_upgrade(move |socket| {
         let memory = Arc::<ConnectionMemory>::default();
         let origin = Origin { memory: Some(Arc::clone(&memory)), ..Origin::new(request_id, tenant.0) };
         let (to_client, from_client) = socket.split();
@@ -70,21 +70,24 @@ struct Connection {
 /// A message that was received, and what it takes of the budget of bodies.
 type Received = Result<(Message, Reading), ApiError>;
 
-/// The connection has ended.
-struct Closed;
-
 impl Connection {
     async fn serve(mut self) {
         loop {
-            let received = match self.waiting.pop_front() {
-                Some(received) => Some(received),
-                None => next_message(&self.app, &mut self.from_client).await,
-            };
-            let Some(received) = received else { return };
-            if self.respond(received).await.is_err() {
+            if let Err(Closed(reason)) = self.respond_to_next().await {
+                if let Some(reason) = reason {
+                    _ = self.to_client.send(reason).await;
+                }
                 return;
             }
         }
+    }
+
+    async fn respond_to_next(&mut self) -> Result<(), Closed> {
+        let received = match self.waiting.pop_front() {
+            Some(received) => received,
+            None => next_message(&self.app, &mut self.from_client).await?,
+        };
+        self.respond(received).await
     }
 
     /// Responds to one message.
@@ -131,7 +134,7 @@ impl Connection {
                     self.send(frame.data, lane).await?;
                 }
                 message = next_message(&self.app, &mut self.from_client), if self.waiting.len() < WAITING_MAX => {
-                    self.waiting.push_back(message.ok_or(Closed)?);
+                    self.waiting.push_back(message?);
                 }
             }
         }
@@ -143,7 +146,7 @@ impl Connection {
             (Some(lane), Some(fields)) => format!("{{\"stream_id\":{},{fields}", Value::from(lane)),
             _ => event,
         };
-        self.to_client.send(Message::text(event)).await.map_err(|_| Closed)
+        self.to_client.send(Message::text(event)).await.map_err(|_| Closed(None))
     }
 }
 
@@ -153,18 +156,18 @@ enum Outcome {
     Failed,
 }
 
-/// The client's next message, `None` at the end of the connection.
-async fn next_message(app: &App, from_client: &mut SplitStream<WebSocket>) -> Option<Received> {
+/// The client's next message.
+async fn next_message(app: &App, from_client: &mut SplitStream<WebSocket>) -> Result<Received, Closed> {
     loop {
-        let message = from_client.next().await?.ok()?;
+        let message = socket::next(from_client).await?;
         let bytes: &[u8] = match &message {
             Message::Text(text) => text.as_bytes(),
             Message::Binary(bytes) => bytes,
-            Message::Close(_) => return None,
+            Message::Close(_) => return Err(Closed(None)),
             Message::Ping(_) | Message::Pong(_) => continue,
         };
         let reserved = app.bodies.message(bytes).await;
-        return Some(reserved.map(|reserved| (message, reserved)));
+        return Ok(reserved.map(|reserved| (message, reserved)));
     }
 }
 
