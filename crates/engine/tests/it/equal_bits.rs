@@ -4,12 +4,15 @@
 //! `OMNIBUS_FUZZ_DRAFTS` sets how many requests are compared for each kind, `OMNIBUS_FUZZ_FIRST` the first. The number of a request
 //! is its seed.
 
+#![allow(clippy::print_stdout, reason = "what a long run compared")]
+
 use std::path::Path;
 
 use crate::common::draft_model::FirstLayers;
 use crate::common::{Output, engine, fixture, output_tokens};
 use crate::random_requests::{has_grammar, request};
 use crate::speculation::{outputs, settings};
+use omnibus_core::DraftPolicy;
 use omnibus_engine::{
     DraftSource, DraftUsage, Handle, NamedAdapter, PreemptionPolicy, Request, Settings, Stats,
 };
@@ -173,6 +176,21 @@ fn drafts_of_an_mtp_head_change_no_token() {
     let drafting = tight(settings(DraftSource::Mtp, None), PreemptionPolicy::Recompute);
     let stats = Pair::embedded(drafting).check();
     assert!(stats.scheduler.preemptions_total > 0, "{stats:?}");
+}
+
+/// By the adaptive policy: the head rests where its drafts do not pay, and begins again in the middle of sequences.
+#[test]
+fn a_head_that_drafts_at_times_changes_no_token() {
+    let mut drafting = settings(DraftSource::Mtp, None);
+    drafting.tuning.drafts = DraftPolicy::Adaptive;
+    let pair = Pair::embedded(drafting);
+    let batch = |number: u64| Request { max_new_tokens: Some(120), ..request(number, pair.adapters) };
+    let requests: Vec<Request> = (7_000..7_024).map(batch).collect();
+    let (without, with) = (outputs(&pair.plain, requests.clone()), outputs(&pair.drafting, requests.clone()));
+    let mut compared = Compared::default();
+    for ((request, without), with) in requests.iter().zip(&without).zip(&with) {
+        compared.add(request, without, with);
+    }
 }
 
 #[test]

@@ -49,7 +49,8 @@ pub async fn connect(
     headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    socket::bounded(upgrade, &app.bodies).on_upgrade(move |socket| serve(app, Origin::new(request_id, tenant.0), headers, socket))
+    socket::bounded(upgrade, &app.bodies)
+        .on_upgrade(move |socket| serve(app, Origin::new(request_id, tenant.0), headers, socket))
 }
 
 /// The responses that are generated for one connection. Dropping it cancels them.

@@ -36,7 +36,9 @@ fn of_heads_back(weight: &Weight, x: &Array) -> mlx::Result<Array> {
 
 fn unpacked(weight: &Weight, x: &Array) -> mlx::Result<Option<Weight>> {
     match weight {
-        Weight::Packed(packed) if packed.mode == QuantMode::Affine && x.dim(-2)? as usize >= linear::UNPACK_ROWS => {
+        Weight::Packed(packed)
+            if packed.mode == QuantMode::Affine && x.dim(-2)? as usize >= linear::UNPACK_ROWS =>
+        {
             Ok(Some(Weight::Dense(linear::unpacked(packed, x.dtype()?)?)))
         }
         Weight::Packed(_) | Weight::Dense(_) => Ok(None),

@@ -57,12 +57,10 @@ pub(super) fn product(x: &Array, weight: &Weight, bias: Option<&Array>) -> mlx::
             Some(_) => Ok(None),
             None => narrow(x, weight),
         },
-        Weight::Dense(weight) => {
-            match (1..=dense_rows(weight)).contains(&rows) {
-                true => few_rows(x, FewRowsWeight::Dense(weight), bias),
-                false => Ok(None),
-            }
-        }
+        Weight::Dense(weight) => match (1..=dense_rows(weight)).contains(&rows) {
+            true => few_rows(x, FewRowsWeight::Dense(weight), bias),
+            false => Ok(None),
+        },
         Weight::Packed(packed) => match few_rows(x, FewRowsWeight::Packed(packed), bias)? {
             Some(product) => Ok(Some(product)),
             None if rows >= UNPACK_ROWS && packed.mode == QuantMode::Affine && bias.is_none() => {
