@@ -108,7 +108,7 @@ fn mutations(scale: &Scale) -> Result<(), String> {
     let counts = [
         ("it", "_or_fail_in_one_line", "OMNIBUS_FUZZ_TEMPLATES", 100_000),
         ("it", "random_schemas", "OMNIBUS_FUZZ_SCHEMAS", 10_000),
-        ("it", "with_drafts_and_without", "OMNIBUS_FUZZ_DRAFTS", 4_000),
+        ("it", "equal_bits", "OMNIBUS_FUZZ_DRAFTS", 2_000),
         ("http", "mutated", "OMNIBUS_FUZZ_REQUESTS", 40_000),
         ("mutated_models", "mutated", "OMNIBUS_FUZZ_MODELS", 6_000),
     ];

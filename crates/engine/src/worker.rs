@@ -122,7 +122,7 @@ struct Loaded {
 fn load(source: &Source, Own { settings, processors, launch }: &Own) -> Result<Loaded, StartError> {
     choose_device(settings.device)?;
     let config = source.config().map_err(StartError::new)?;
-    MemoryPlan::check_weights(source, &DeviceMemory::read(settings.memory_limit))?;
+    MemoryPlan::check_weights(source, &settings.speculation, &DeviceMemory::read(settings.memory_limit))?;
     // Begins here, so that it has readings before the first request.
     let energy = engine_loop::LoopEnergy::start(
         mlx::device::default().map_err(StartError::new)?,

@@ -395,7 +395,7 @@ impl EngineLoop {
                 token_logits: &active.job.token_logits,
                 unattended: active.job.unattended,
                 adapter: active.job.request.adapter,
-                keeps_states: self.drafts.is_some()
+                keeps_states: self.drafts.as_ref().is_some_and(Drafts::keeps_states)
                     && self.device.traits().keeps_states
                     && may_draft(&active.job),
             };

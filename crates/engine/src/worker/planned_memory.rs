@@ -41,9 +41,9 @@ fn planned(
     mac: &Mac,
 ) -> Result<PlannedMemory, StartError> {
     let device = mac.device(settings.memory_limit);
-    MemoryPlan::check_weights(source, &device)?;
+    MemoryPlan::check_weights(source, &settings.speculation, &device)?;
     let weights_bytes = source.weight_bytes().map_err(StartError::new)?;
-    let before = MemoryPlan { weights_bytes, ..MemoryPlan::before_kv(model, settings, &device) };
+    let before = MemoryPlan { weights_bytes, ..MemoryPlan::before_kv(model, None, settings, &device) };
     let plan = Capacity::within(before, &device, (model, None), settings)?.memory;
     let limits = device.allocator_limits(&plan, WiredLimit::Weights);
     Ok(PlannedMemory { plan, cache_bytes: limits.cache_bytes, wired_bytes: limits.wired_bytes })
