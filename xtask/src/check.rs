@@ -1,7 +1,7 @@
 //! `cargo xtask check [--clients]`: everything CI runs. What needs no build comes first, then clippy; the rest runs beside the
 //! tests as soon as it can.
 //!
-//! The shim for macOS needs what clippy's build scripts generate, the CUDA kernels what their tests write. With `--clients`
+//! The CUDA kernels need what their tests write. With `--clients`
 //! comes what needs the built server and package registries: the soak and the tests of client libraries.
 
 use std::process::Command;
@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::jobs::{self, Finished, Job};
 use crate::process::{cargo, python, run as finish};
 use crate::test_programs::{BUILD, GPU, build, examples, own_copy, print_times, programs, width};
-use crate::{cuda_kernels, macos_shim, paths, tidy};
+use crate::{cuda_kernels, paths, tidy};
 
 const CLIPPY: &str = "clippy";
 
@@ -31,7 +31,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     tidy::run(&[])?;
     cuda_kernels::forget()?;
     let finished = jobs::run(vec![clippy()], width(), |job| match job.name.as_str() {
-        CLIPPY => after_clippy(job),
+        CLIPPY => after_clippy(),
         BUILD => after_build(job, std::mem::take(&mut clients)),
         GPU => Ok(vec![Job::new("cuda-kernels", own_command(&["cuda-kernels"])?)]),
         _ => Ok(Vec::new()),
@@ -49,14 +49,12 @@ fn own_command(arguments: &[&str]) -> Result<Command, String> {
 }
 
 fn clippy() -> Job {
-    Job::cargo(CLIPPY, cargo(&macos_shim::CLIPPY)).live()
+    Job::cargo(CLIPPY, cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
 }
 
-fn after_clippy(clippy: &Finished) -> Result<Vec<Job>, String> {
-    let bridge = macos_shim::bridge_folder(&clippy.output)?;
-    let mut shim = own_command(&["macos-shim", "--bridge"])?;
-    shim.arg(bridge);
-    Ok(vec![build(), Job::new("macos-shim", shim)])
+/// Clippy for macOS is a cargo, too, and runs beside the first tests.
+fn after_clippy() -> Result<Vec<Job>, String> {
+    Ok(vec![build(), Job::cargo("clippy for macOS", own_command(&["macos"])?)])
 }
 
 fn after_build(build: &Finished, clients: Vec<Job>) -> Result<Vec<Job>, String> {

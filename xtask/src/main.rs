@@ -10,7 +10,7 @@ mod dist;
 mod docs;
 mod environment;
 mod jobs;
-mod macos_shim;
+mod macos;
 mod nightly;
 mod paths;
 mod process;
@@ -47,9 +47,9 @@ const COMMANDS: &[Command] = &[
     Command { name: "tidy", about: "repository rules that a compiler cannot check", run: tidy::run },
     Command { name: "docs", about: "write the generated pages; --check only compares", run: docs::run },
     Command {
-        name: "macos-shim",
-        about: "compile the C++ shim for macOS, with a compiler from a wheel",
-        run: macos_shim::run,
+        name: "macos",
+        about: "clippy for macOS on any machine, with a C++ compiler from a wheel",
+        run: macos::run,
     },
     Command {
         name: "cuda-kernels",

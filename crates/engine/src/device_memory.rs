@@ -3,6 +3,8 @@
 //! Invariant: [`DeviceMemory::read`] alone asks MLX and the system, [`AllocatorLimits::apply`] alone sets limits. All
 //! between them is arithmetic, so that tests run it for devices that are not there.
 
+pub(crate) mod mac;
+
 use mlx::device::{Backend, Device, Info};
 
 use crate::memory_plan::{MemoryLimit, MemoryPlan};

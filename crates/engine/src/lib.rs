@@ -32,6 +32,8 @@ mod logits_processor;
 mod machine;
 mod media;
 mod memory_plan;
+mod memory_pressure;
+mod memory_response;
 mod message;
 mod model_source;
 mod not_enforced;
@@ -52,6 +54,7 @@ mod whisper;
 mod worker;
 
 pub use alignment::{AlignedTokens, Alignment};
+pub use device_memory::mac::{MACS, Mac};
 pub use disk::{CachedModel, cached_models, remove_cached_model};
 pub use energy::{EnergySource, EnergyStats, EnergyUsage};
 pub use error::{Failure, StartError, StartFailure};
@@ -112,7 +115,7 @@ pub use transcription::{
     Language, SpeechSegment, SpeechSummary, SpeechTask, SpeechTimes, SpeechWord, Transcription,
     TranscriptionEvent, TranscriptionStream, WindowQuality,
 };
-pub use worker::{Padding, choose_device, memory_for_models};
+pub use worker::{Padding, PlannedMemory, choose_device, memory_for_models, plan_memory};
 
 /// Every supported architecture, with a description for lists.
 pub fn architectures() -> Vec<(&'static str, &'static str)> {

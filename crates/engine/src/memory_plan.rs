@@ -26,6 +26,10 @@ pub struct MemoryPlan {
     pub kv_bytes: u64,
     /// Tokens that fit into them.
     pub kv_tokens: usize,
+    /// Of the weights, bytes of the draft model or head.
+    pub draft_weights_bytes: u64,
+    /// Of the KV blocks, bytes of the draft model or head.
+    pub draft_kv_bytes: u64,
     /// Bytes of intermediate results of the largest steps.
     pub scratch_bytes: u64,
     /// Bytes of features of images, as they come.
@@ -62,6 +66,10 @@ impl fmt::Display for MemoryPlan {
             self.kv_tokens,
             gigabytes(self.scratch_bytes),
         )?;
+        if self.draft_weights_bytes > 0 {
+            let [weights, kv] = [self.draft_weights_bytes, self.draft_kv_bytes].map(gigabytes);
+            write!(f, "; of these {weights} weights and {kv} KV cache of what drafts")?;
+        }
         if self.adapter_bytes > 0 {
             write!(f, ", up to {} adapters", gigabytes(self.adapter_bytes))?;
         }
@@ -99,5 +107,19 @@ mod tests {
         assert_eq!(without.left_bytes().unwrap() - with.left_bytes().unwrap(), 3 << 28);
         assert!(with.to_string().contains(", up to 0.81 GB activations of encoders"), "{with}");
         assert!(!without.to_string().contains("of encoders"), "{without}");
+    }
+
+    #[test]
+    fn what_drafts_is_part_of_the_weights_and_the_kv_cache() {
+        let plan = MemoryPlan {
+            weights_bytes: 3 << 30,
+            kv_bytes: 2 << 30,
+            draft_weights_bytes: 1 << 30,
+            draft_kv_bytes: 1 << 29,
+            ..MemoryPlan::default()
+        };
+        assert_eq!(plan.expected_peak_bytes(), 5 << 30);
+        let text = plan.to_string();
+        assert!(text.contains("; of these 1.07 GB weights and 0.54 GB KV cache of what drafts"), "{text}");
     }
 }

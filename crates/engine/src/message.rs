@@ -16,6 +16,7 @@ use crate::event::{FinishReason, MediaUsage};
 use crate::hidden::{HiddenPositions, HiddenStates};
 use crate::media::{EncoderPixels, JobMedia, MediaKey};
 use crate::memory_plan::MemoryPlan;
+use crate::memory_response::Response;
 use crate::request::{ProgressReports, Sampling};
 use crate::settings::NamedAdapter;
 use crate::speculation::{DraftUsage, Speculation};
@@ -104,6 +105,8 @@ pub enum Command {
     UnloadAdapter(u128),
     /// End a session. Unknown ids are ignored.
     DropSession(u128),
+    /// Respond to the machine's memory pressure.
+    MemoryPressure(Response),
     /// End everything and return.
     Stop,
 }

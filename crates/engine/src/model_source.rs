@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use omnibus_model::Source;
 
 use crate::error::StartError;
+use crate::speculation::SpeculationSettings;
 
 /// A model's files and its served names.
 #[derive(Debug, Clone)]
@@ -34,9 +35,11 @@ impl ModelSource {
         }
     }
 
-    /// Bytes of the weights' files.
-    pub fn weight_bytes(&self) -> Result<u64, StartError> {
-        self.files().weight_bytes().map_err(StartError::new)
+    /// Bytes of its weight files, and of those of what drafts for it.
+    pub fn weight_bytes(&self, speculation: &SpeculationSettings) -> Result<u64, StartError> {
+        let files = self.files();
+        let own = files.weight_bytes().map_err(StartError::new)?;
+        Ok(own.saturating_add(speculation.weight_bytes(&files)?))
     }
 
     /// Served names, at least one.

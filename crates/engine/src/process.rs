@@ -5,4 +5,10 @@
 mod child;
 pub(crate) mod wire;
 
+use std::time::Duration;
+
 pub use child::{EngineExit, run_engine};
+
+/// How long a process has to end by itself before it is killed: longer than a step takes, and short to a client whose stream
+/// resumes in the next process.
+pub(crate) const GRACE: Duration = Duration::from_secs(3);

@@ -1,8 +1,11 @@
 //! Speculative decoding, as users set it and see it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use omnibus_model::Source;
 use serde::{Deserialize, Serialize};
+
+use crate::error::StartError;
 
 /// Where draft tokens come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -34,6 +37,35 @@ pub struct SpeculationSettings {
     pub num_draft_tokens: usize,
     /// The directory of what drafts: a smaller model with the same vocabulary, or an EAGLE-3 head.
     pub draft_model: Option<PathBuf>,
+}
+
+impl SpeculationSettings {
+    /// The directory of what drafts, if it is loaded beside the target model.
+    pub fn checkpoint(&self) -> Option<&Path> {
+        match self.source {
+            DraftSource::Off | DraftSource::Ngram | DraftSource::Mtp => None,
+            DraftSource::Auto | DraftSource::Model | DraftSource::Eagle3 | DraftSource::Dflash => {
+                self.draft_model.as_deref()
+            }
+        }
+    }
+
+    /// Bytes of the files of what drafts, beside the other weights of the target. A head among those counts as theirs.
+    pub(crate) fn weight_bytes(&self, target: &Source) -> Result<u64, StartError> {
+        let bytes = match (self.source, self.checkpoint()) {
+            (_, Some(directory)) => Source::Directory(directory.to_owned()).weight_bytes(),
+            (DraftSource::Mtp | DraftSource::Auto, None) => target.mtp_bytes(),
+            (
+                DraftSource::Off
+                | DraftSource::Ngram
+                | DraftSource::Model
+                | DraftSource::Eagle3
+                | DraftSource::Dflash,
+                None,
+            ) => Ok(0),
+        };
+        bytes.map_err(StartError::new)
+    }
 }
 
 impl Default for SpeculationSettings {

@@ -7,6 +7,7 @@ use crate::error::{Disconnected, StartError};
 use crate::front::{ActiveRequests, Handle, LoadedModel, ModelText, Started, check_names};
 use crate::load_progress::LoadWatch;
 use crate::logits_processor::LogitsProcessors;
+use crate::memory_pressure;
 use crate::message::{CommandSender, JobReport, Report};
 use crate::model_source::ModelSource;
 use crate::process::wire::{SourceName, Start};
@@ -76,6 +77,9 @@ fn start_engine(
         }
         EngineHost::Isolated(isolation) => start_process(source, settings, (isolation, progress), text)?,
     };
+    if let Some(pressure) = memory_pressure::of_this_machine() {
+        memory_pressure::watch(pressure, &started.status, &started.commands);
+    }
     Ok(LoadedModel::new(started, source, settings))
 }
 

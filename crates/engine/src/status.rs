@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Failure;
 use crate::info::Health;
+use crate::memory_response::Response;
 use crate::message::{Answer, QueryId, QueryReply, StatsReport};
 use crate::stats::Stats;
 use queries::Queries;
@@ -20,6 +21,7 @@ pub(crate) const IN_PROCESS_HANG_LIMIT: Duration = Duration::from_secs(120);
 pub(crate) struct EngineStatus {
     replicas: Vec<Arc<Mutex<Snapshot>>>,
     queries: Arc<Mutex<Queries>>,
+    memory_response: Mutex<Response>,
     /// An engine with work whose last report is older than this counts as hung. The watchdog's limit, where there is one.
     hang_limit: Duration,
 }
@@ -114,7 +116,7 @@ impl EngineStatus {
     /// The status of an engine of so many replicas, each of which counts as hung after `hang_limit` without a report.
     pub(crate) fn new(replicas: usize, hang_limit: Duration) -> Self {
         let replicas = (0..replicas).map(|_| Arc::new(Mutex::new(Snapshot::new()))).collect();
-        Self { replicas, queries: Arc::default(), hang_limit }
+        Self { replicas, queries: Arc::default(), memory_response: Mutex::new(Response::None), hang_limit }
     }
 
     /// What each replica writes.
@@ -175,8 +177,26 @@ impl EngineStatus {
         each?.into_iter().next()
     }
 
+    /// Memory pressure has this response.
+    pub(crate) fn set_memory_response(&self, response: Response) {
+        *lock(&self.memory_response) = response;
+    }
+
+    /// Whether there is memory for new requests.
+    pub(crate) fn admits(&self) -> bool {
+        *lock(&self.memory_response) != Response::RefuseRequests
+    }
+
     /// Whether one replica or more makes progress. What is not well is named.
     pub(crate) fn health(&self) -> Health {
+        let health = self.progress();
+        match lock(&self.memory_response).detail() {
+            "" => health,
+            pressure => Health { detail: format!("{}; {pressure}", health.detail), ..health },
+        }
+    }
+
+    fn progress(&self) -> Health {
         let health = |replica: &Arc<Mutex<Snapshot>>| lock(replica).health(self.hang_limit);
         let mut each: Vec<Health> = self.replicas.iter().map(health).collect();
         if each.len() == 1 {

@@ -13,6 +13,7 @@ mod journaled_job;
 mod load_retry;
 mod replicas;
 mod start;
+mod termination;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -27,8 +28,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::error::StartError;
 use crate::event::FinishReason;
@@ -45,6 +44,7 @@ use journaled_job::JournaledJob;
 use load_retry::LoadRetry;
 use replicas::Replicas;
 pub(crate) use start::{Outputs, Supervised, start};
+use termination::terminate;
 
 /// How the engine process is started and watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct Isolation {
     pub variables: Vec<(OsString, OsString)>,
     /// The model's name for log lines; `None` in a server of one model.
     pub label: Option<String>,
-    /// A process that has work and sends no report for this long is killed. Loading a model does not count.
+    /// A process that has work and sends no report for this long is terminated. Loading a model does not count.
     pub watchdog: Duration,
 }
 
@@ -231,6 +231,7 @@ impl Supervisor {
             | Command::DropSession(_)
             | Command::LoadAdapter(..)
             | Command::UnloadAdapter(_)
+            | Command::MemoryPressure(_)
             | Command::Pixels(..)) => {
                 self.adapters.requested(&command, &mut self.start.settings.adapters);
                 self.send(&[ToEngine::Command(command)]);
@@ -318,6 +319,8 @@ impl Supervisor {
             (process.state, process.last_report) = (ProcessState::Running { since: now }, now);
         }
         self.load_retry.succeeded();
+        // What was sent before them has long come.
+        self.moved.clear();
         self.status.set_running();
     }
 
@@ -348,7 +351,7 @@ impl Supervisor {
         if let Err(error) = wire::write(&mut process.socket, messages) {
             tracing::warn!(%error, "the engine's process does not read its socket");
             // The listener reports its end, as of any other process.
-            let _already_dead = process.child.kill();
+            terminate(&process.child, &process.socket);
         }
     }
 
@@ -423,17 +426,14 @@ impl Supervisor {
     /// Makes sure that the process has ended. Returns its exit status in words.
     fn end_process(&mut self) -> String {
         let Some(mut process) = self.process.take() else { return "it was never started".to_owned() };
-        // Its group has the ranks that it started.
-        let group = Pid::from_child(&process.child);
-        let _already_dead = kill_process_group(group, Signal::KILL);
-        let _already_dead = process.child.kill();
+        terminate(&process.child, &process.socket);
         let status = process.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         // The listener ends with the socket, whose other end is now closed.
         let _panic_was_printed = process.listener.join();
         status
     }
 
-    /// Stops the process; kills it after a timeout.
+    /// Stops the process; terminates it after a timeout.
     fn stop(&mut self) {
         self.send(&[ToEngine::Command(Command::Stop)]);
         let until = Instant::now() + SHUTDOWN_TIMEOUT;
@@ -446,9 +446,6 @@ impl Supervisor {
                     self.end_process();
                 }
             }
-        }
-        if let Some(process) = &mut self.process {
-            let _exited = process.child.wait();
         }
         self.end_process();
     }

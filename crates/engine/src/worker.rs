@@ -21,6 +21,7 @@ mod memory;
 mod model_runner;
 mod model_traits;
 mod padding;
+mod planned_memory;
 mod prompt_file;
 mod prompt_logprobs;
 mod prompt_output;
@@ -54,7 +55,9 @@ use drafting::LoadedDrafter;
 use drafts::Drafts;
 use faulty_device::FaultyDevice;
 pub use memory::memory_for_models;
+pub(crate) use memory::release_memory;
 pub use padding::Padding;
+pub use planned_memory::{PlannedMemory, plan_memory};
 use proposer::DraftNetwork;
 pub(crate) use ranks::{FollowerStart, RankLaunch, follow};
 use ranks::{RankGroup, RankedDevice};
@@ -124,7 +127,7 @@ struct Loaded {
 fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -> Result<Loaded, StartError> {
     choose_device(settings.device)?;
     let config = source.config().map_err(StartError::new)?;
-    MemoryPlan::check_weights(source, &DeviceMemory::read(settings.memory_limit))?;
+    MemoryPlan::check_weights(source, &settings.speculation, &DeviceMemory::read(settings.memory_limit))?;
     // Begins here, so that it has readings before the first request.
     let energy = engine_loop::LoopEnergy::start(
         mlx::device::default().map_err(StartError::new)?,

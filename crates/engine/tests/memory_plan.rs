@@ -4,10 +4,13 @@
 
 mod common;
 
+use std::path::Path;
 use std::sync::Mutex;
 
+use common::draft_model::FirstLayers;
 use common::{complete, wait_for};
-use omnibus_engine::{Input, Settings};
+use omnibus_core::DraftPolicy;
+use omnibus_engine::{DraftSource, Input, MemoryPlan, Settings, SpeculationSettings};
 
 /// One engine at a time: MLX counts the memory of all.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -40,6 +43,77 @@ fn the_plan_matches_the_peak() {
         let ratio = plan.expected_peak_bytes() as f64 / peak;
         assert!((0.9..1.1).contains(&ratio), "{rows} rows: {plan}, but the peak was {peak}");
     }
+}
+
+/// Settings with these drafts, all of which are verified.
+fn drafting(source: DraftSource, draft_model: Option<&Path>) -> Settings {
+    let draft_model = draft_model.map(Path::to_owned);
+    let mut settings = Settings {
+        max_num_batched_tokens: Some(256),
+        max_num_seqs: 8,
+        kv_cache_memory: Some(24 << 20),
+        speculation: SpeculationSettings { source, num_draft_tokens: 3, draft_model },
+        ..Settings::default()
+    };
+    settings.tuning.drafts = DraftPolicy::All;
+    settings
+}
+
+/// The plan of an engine with drafts, and the peak of prompts and answers.
+fn plan_and_peak(settings: Settings) -> (MemoryPlan, f64) {
+    let engine = common::engine(settings);
+    let plan = engine.details().unwrap().memory;
+    mlx::memory::clear_cache();
+    mlx::memory::reset_peak_memory();
+    let streams: Vec<_> = (0..3)
+        .map(|seed: u32| {
+            let mut request = complete(&seed.to_string(), "", 40);
+            request.input = Input::Tokens((0..900).map(|at| 5 + (at * 7 + seed * 13) % 1000).collect());
+            engine.submit(request).unwrap()
+        })
+        .collect();
+    streams.into_iter().for_each(|stream| _ = wait_for(stream));
+    (plan, mlx::memory::peak_memory() as f64)
+}
+
+#[test]
+fn what_drafts_is_in_the_plan() {
+    let _alone = ALONE.lock().unwrap();
+    let (without, _) = plan_and_peak(drafting(DraftSource::Off, None));
+    assert_eq!((without.draft_weights_bytes, without.draft_kv_bytes), (0, 0), "{without}");
+    let draft = FirstLayers::new("planned", 5);
+    let of_file = std::fs::metadata(draft.path().join("model.safetensors")).unwrap().len() as f64;
+    for (source, directory) in [(DraftSource::Model, Some(draft.path())), (DraftSource::Mtp, None)] {
+        let (plan, peak) = plan_and_peak(drafting(source, directory));
+        let more = plan.weights_bytes - without.weights_bytes;
+        assert!(more.abs_diff(plan.draft_weights_bytes) < 1 << 20, "{source:?}: {more} more, {plan}");
+        if directory.is_some() {
+            let ratio = plan.draft_weights_bytes as f64 / of_file;
+            assert!((0.95..1.1).contains(&ratio), "{source:?}: {plan}, and a file of {of_file}");
+        }
+        // Its blocks are of the same memory, so that there are fewer.
+        assert!(plan.draft_kv_bytes > 0 && plan.kv_tokens < without.kv_tokens, "{source:?}: {plan}");
+        assert!(plan.kv_bytes <= 24 << 20, "{source:?}: {plan}");
+        let ratio = plan.expected_peak_bytes() as f64 / peak;
+        assert!((0.9..1.15).contains(&ratio), "{source:?}: {plan}, but the peak was {peak}");
+    }
+}
+
+#[test]
+fn a_draft_model_that_does_not_fit_is_refused_before_anything_is_loaded() {
+    let _alone = ALONE.lock().unwrap();
+    let draft = FirstLayers::new("too-large", 8);
+    let own = std::fs::metadata(draft.path().join("model.safetensors")).unwrap().len();
+    let loaded = mlx::memory::active_memory() as u64;
+    let limited = Settings {
+        // The model alone fits.
+        memory_limit: Some(loaded + own + own / 2),
+        ..drafting(DraftSource::Model, Some(draft.path()))
+    };
+    mlx::memory::reset_peak_memory();
+    let refused = common::try_engine(limited).unwrap_err().to_string();
+    assert!(refused.contains("to draft (--draft)") && refused.contains("--memory-limit"), "{refused}");
+    assert!((mlx::memory::peak_memory() as u64) < loaded + own / 2, "the model was loaded");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::fmt;
 use mlx_sys as sys;
 
 use crate::error::{Error, Result};
-use crate::planned::is_planned;
+use crate::planned::{PlannedGpu, is_planned, planned_gpu};
 
 /// Where ops run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +64,11 @@ pub fn version() -> String {
 
 /// The backend that was found.
 pub fn backend() -> Backend {
-    if is_planned() {
-        Backend::Cuda
+    if let Some(gpu) = planned_gpu() {
+        match gpu {
+            PlannedGpu::Nvidia => Backend::Cuda,
+            PlannedGpu::Mac => Backend::Metal,
+        }
     } else if sys::metal_available() {
         Backend::Metal
     } else if gpu_available() {

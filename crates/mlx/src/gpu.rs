@@ -16,6 +16,7 @@ mod embed;
 mod experts;
 mod flow;
 mod gated;
+mod grouped;
 mod latent;
 mod linear;
 mod norm;
@@ -41,6 +42,7 @@ pub use elementwise::{AddChosen, AddTerm, Narrow, Term, copy_to_device, host_num
 pub use embed::{Embed, TableFormat};
 pub use experts::{ExpertProduct, expert_product, expert_rows, expert_rows_plan};
 pub use gated::{GateLayout, Gated, HeadGate, HeadGateFunction, Xielu};
+pub use grouped::{GroupedProduct, grouped_product};
 pub use latent::{
     HeadProduct, LatentArrays, LatentRotation, LatentShape, LatentWrite, PagedLatents, head_product,
 };

@@ -1,30 +1,53 @@
 //! Computations for a GPU that is not there: arrays of every operation are built, and nothing is computed, so that what a GPU
 //! would launch can be listed on any machine.
 //!
-//! Invariant: only the calling thread plans, and only inside [`on_planned_gpu`]. No array that was built there is evaluated.
+//! Invariant: only the calling thread plans, and only inside [`on_planned_gpu`] or [`on_planned_mac`]. No array that was built there is evaluated.
 
 use std::cell::Cell;
 
+/// What is planned for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlannedGpu {
+    /// An NVIDIA GPU of compute capability 9.0.
+    Nvidia,
+    /// A Mac's GPU.
+    Mac,
+}
+
 thread_local! {
-    static PLANS: Cell<bool> = const { Cell::new(false) };
+    static PLANNED: Cell<Option<PlannedGpu>> = const { Cell::new(None) };
 }
 
 /// Builds something as for an NVIDIA GPU of compute capability 9.0. Evaluations inside it do nothing.
 pub fn on_planned_gpu<T>(build: impl FnOnce() -> T) -> T {
+    on_planned(PlannedGpu::Nvidia, build)
+}
+
+/// Builds something as for a Mac's GPU. Evaluations inside it do nothing.
+pub fn on_planned_mac<T>(build: impl FnOnce() -> T) -> T {
+    on_planned(PlannedGpu::Mac, build)
+}
+
+fn on_planned<T>(gpu: PlannedGpu, build: impl FnOnce() -> T) -> T {
     /// Ends the planning, also where the construction panics.
-    struct Planning(bool);
+    struct Planning(Option<PlannedGpu>);
     impl Drop for Planning {
         fn drop(&mut self) {
-            PLANS.set(self.0);
+            PLANNED.set(self.0);
         }
     }
-    let _planning = Planning(PLANS.replace(true));
+    let _planning = Planning(PLANNED.replace(Some(gpu)));
     build()
 }
 
 /// Whether the calling thread plans.
 pub(crate) fn is_planned() -> bool {
-    PLANS.get()
+    planned_gpu().is_some()
+}
+
+/// What the calling thread plans for; `None` where it computes.
+pub(crate) fn planned_gpu() -> Option<PlannedGpu> {
+    PLANNED.get()
 }
 
 #[cfg(test)]
@@ -60,5 +83,14 @@ mod tests {
         assert_eq!(gated.grid.map(|grid| grid.groups[1]), Some(3));
         assert_eq!((gated.bytes, square.bytes), (3 * 128 * 2 + 3 * 64 * 2, 2 * 3 * 64 * 2));
         assert_eq!(square.grid, None);
+    }
+
+    #[test]
+    fn a_mac_has_no_kernels_for_tensor_cores() {
+        on_planned_mac(|| {
+            assert_eq!(device::backend(), device::Backend::Metal);
+            assert_eq!(MatrixUnit::of_device(), MatrixUnit::SimdGroup);
+        });
+        assert_ne!(device::backend(), device::Backend::Metal);
     }
 }

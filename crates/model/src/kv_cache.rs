@@ -6,6 +6,7 @@
 //! Invariant: a pool array has one owner. Blocks take it out, write it, and put the new value back, so that MLX can
 //! write in place.
 
+mod copies;
 mod groups;
 mod transfer;
 
@@ -131,18 +132,7 @@ impl KvCache {
         if mlx::gpu::available() && self.copy_blocks_in_place(group, copies)? {
             return Ok(());
         }
-        let (from, to): (Vec<BlockId>, Vec<BlockId>) = copies.iter().copied().unzip();
-        let (from, to) = (block_indices(&from)?, block_indices(&to)?);
-        for pool in self.pools.iter_mut().filter(|pool| pool.group == group) {
-            let copied = |array: Array| -> mlx::Result<Array> {
-                let moved = array.take(&from, 0)?;
-                moved.eval()?; // Evaluated before the pool is written, so that the write is in place.
-                array.scatter_rows(&to, &moved)
-            };
-            let [first, second] = pool.take()?;
-            pool.put([copied(first)?, copied(second)?]);
-        }
-        Ok(())
+        self.copy_by_operations(group, copies)
     }
 
     /// Copies by our GPU kernel, while steps in flight read the pools. False if there is none for these copies.

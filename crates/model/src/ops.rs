@@ -263,7 +263,7 @@ pub(crate) struct ChosenExperts {
     /// `[T, top_k]` u32, all below the number of experts.
     pub(crate) indices: Array,
     /// The pairs of a row and an expert sorted by expert, made by the first product that needs them.
-    pub(crate) sorted: OnceCell<Option<[Array; 2]>>,
+    pub(crate) sorted: OnceCell<[Array; 2]>,
     row_order: OnceCell<RowOrder>,
 }
 

@@ -39,33 +39,52 @@ pub enum LaunchGroup<'a> {
     Repeated { times: usize, groups: Vec<Self> },
 }
 
-/// What a decode step of so many sequences launches on an NVIDIA GPU of compute capability 9.0, each after `context` tokens.
+/// What a step is planned for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlannedGpu {
+    /// An NVIDIA GPU of compute capability 9.0.
+    Nvidia,
+    /// A Mac's GPU.
+    Mac,
+}
+
+/// What a decode step of so many sequences launches, each after `context` tokens.
 pub fn plan_step(
     weights: &RandomWeights,
+    gpu: PlannedGpu,
     sequences: usize,
     context: usize,
 ) -> Result<PlannedStep, StartError> {
+    let plan = || plan_here(weights, sequences, context);
+    match gpu {
+        PlannedGpu::Nvidia => mlx::on_planned_gpu(plan),
+        PlannedGpu::Mac => {
+            // Metal has no graphs of launches.
+            mlx::on_planned_mac(plan).map(|step| PlannedStep { graphs: None, ..step })
+        }
+    }
+}
+
+fn plan_here(weights: &RandomWeights, sequences: usize, context: usize) -> Result<PlannedStep, StartError> {
     let source = Source::Random(weights.clone());
-    mlx::on_planned_gpu(|| {
-        let model = Model::load(&source, Kernels::fastest()).map_err(StartError::new)?;
-        let rows = Padding::Buckets.of(sequences);
-        let storage = KvStorage::from(KvFormat::Float(model.kv_float()));
-        let input = PassInput { sequences, len: 1, context, rows };
-        let (batch, mut cache) = input.build(&model, storage).map_err(StartError::new)?;
-        let launches = model.step_launches(&batch, &mut cache).map_err(StartError::new)?;
-        let layers = model.blueprint().layers.len();
-        let groups = model.blueprint().kv_cache_groups(storage);
-        let of_tokens = groups.iter().filter(|group| !group.spec.kind.is_state());
-        let kv_token_bytes = of_tokens.map(|group| group.spec.block_bytes(1)).sum();
-        Ok(PlannedStep {
-            layers,
-            rows,
-            weight_bytes: weights.bytes(),
-            kv_token_bytes,
-            pass: launches.pass,
-            choice: launches.choice,
-            graphs: launches.graphs,
-        })
+    let model = Model::load(&source, Kernels::fastest()).map_err(StartError::new)?;
+    let rows = Padding::Buckets.of(sequences);
+    let storage = KvStorage::from(KvFormat::Float(model.kv_float()));
+    let input = PassInput { sequences, len: 1, context, rows };
+    let (batch, mut cache) = input.build(&model, storage).map_err(StartError::new)?;
+    let launches = model.step_launches(&batch, &mut cache).map_err(StartError::new)?;
+    let layers = model.blueprint().layers.len();
+    let groups = model.blueprint().kv_cache_groups(storage);
+    let of_tokens = groups.iter().filter(|group| !group.spec.kind.is_state());
+    let kv_token_bytes = of_tokens.map(|group| group.spec.block_bytes(1)).sum();
+    Ok(PlannedStep {
+        layers,
+        rows,
+        weight_bytes: weights.bytes(),
+        kv_token_bytes,
+        pass: launches.pass,
+        choice: launches.choice,
+        graphs: launches.graphs,
     })
 }
 
@@ -138,7 +157,7 @@ mod tests {
     #[test]
     fn a_decode_step_is_listed_without_a_gpu() {
         let weights = RandomWeights::new("qwen3", CONFIG, None).unwrap();
-        let step = plan_step(&weights, 3, 100).unwrap();
+        let step = plan_step(&weights, PlannedGpu::Nvidia, 3, 100).unwrap();
         assert_eq!(
             (step.rows, step.layers),
             (4, weights.config()["num_hidden_layers"].as_u64().unwrap() as usize)
@@ -146,5 +165,19 @@ mod tests {
         let count = |name: &str| step.pass.iter().filter(|launch| launch.name == name).count();
         assert_eq!(count("embed"), 1, "{:#?}", step.pass);
         assert_eq!(step.choice.len(), 1, "{:#?}", step.choice);
+    }
+
+    #[test]
+    fn a_step_on_a_mac_has_the_kernels_that_metal_has() {
+        let weights = RandomWeights::new("qwen3", CONFIG, Some(4)).unwrap();
+        let step = plan_step(&weights, PlannedGpu::Mac, 3, 100).unwrap();
+        let has = |name: &str| step.pass.iter().any(|launch| launch.name == name && launch.grid.is_some());
+        for kernel in ["embed", "qk_rope_write", "attn_rows", "add_norm", "gated"] {
+            assert!(has(kernel), "{kernel}: {:#?}", step.pass);
+        }
+        let of_tensor_cores =
+            |launch: &&TracedLaunch| launch.name.contains("mma") || launch.name.contains("wmm");
+        assert_eq!(step.pass.iter().find(of_tensor_cores), None);
+        assert_eq!(step.graphs, None);
     }
 }

@@ -16,7 +16,7 @@ pub fn bounded(upgrade: WebSocketUpgrade, bodies: &Bodies) -> WebSocketUpgrade {
     upgrade.max_message_size(most).max_frame_size(most)
 }
 
-/// The end of a connection, and what the client is told about it.
+/// The end of a connection, and what the client is sent about it.
 #[derive(Default)]
 pub struct Closed(pub Option<Message>);
 

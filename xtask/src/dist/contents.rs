@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::members::Member;
 use super::{Dist, licences, manual, read};
-use crate::macos_shim::mlx_release;
+use crate::macos::mlx_release;
 use crate::paths;
 use crate::process::output;
 use crate::wheel::{Wheel, installed};

@@ -6,7 +6,7 @@ use super::checksums::of;
 use super::contents::files;
 use super::members::xz;
 use super::{Dist, create, packages, read};
-use crate::macos_shim::mlx_release;
+use crate::macos::mlx_release;
 use crate::paths;
 use crate::process::{python, run};
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Dist;
 use super::dependencies::Crate;
-use crate::macos_shim::mlx_release;
+use crate::macos::mlx_release;
 use crate::paths;
 
 /// Writes `omnibus.cdx.json`.

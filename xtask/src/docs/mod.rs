@@ -31,6 +31,7 @@ const PAGES: &[Page] = &[
     Page { path: "docs/api-ollama.md", maker: Maker::Source(api::ollama_page) },
     Page { path: "docs/models.md", maker: Maker::Test("docs_of_the_architectures_are_current") },
     Page { path: "docs/cli.md", maker: Maker::Test("docs_of_the_command_line_are_current") },
+    Page { path: "docs/metal.md", maker: Maker::Test("docs_of_the_macs_are_current") },
     Page { path: "docs/metrics.md", maker: Maker::Test("docs_of_the_metrics_are_current") },
 ];
 

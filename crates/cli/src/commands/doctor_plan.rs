@@ -1,11 +1,13 @@
-//! `omnibus doctor --plan`: what a decode step of a model launches on a GPU, listed on any machine.
+//! `omnibus doctor --plan`: what a decode step of a model launches on a GPU, listed on any machine. With `--as`, the memory plan
+//! of a Mac too.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use omnibus_offline::planned_step::{LaunchGroup, PlannedStep, TracedLaunch, grouped, plan_step};
+use omnibus_offline::planned_step::{LaunchGroup, PlannedGpu, PlannedStep, TracedLaunch, grouped, plan_step};
 use serde_json::{Value, json};
 
+use super::doctor_as;
 use crate::bench::random_weights_of;
 use crate::error::Error;
 use crate::output;
@@ -15,10 +17,21 @@ use crate::settings::{Config, Output};
 pub fn run(name: &str, config: &Config) -> Result<ExitCode, Error> {
     let weights = random_weights_of("--plan", name, config.engine_bench.quantize)?;
     let (sequences, context) = (config.doctor.rows.unwrap_or(1), config.engine_bench.context);
-    let step = plan_step(&weights, sequences, context).map_err(Error::failed)?;
+    let memory = config.doctor.mac.map(|mac| doctor_as::planned(mac, &weights, config)).transpose()?;
+    let gpu = if memory.is_some() { PlannedGpu::Mac } else { PlannedGpu::Nvidia };
+    let step = plan_step(&weights, gpu, sequences, context).map_err(Error::failed)?;
     match config.output {
-        Output::Json => output::line(as_json(&step).to_string()),
+        Output::Json => {
+            let mut step = as_json(&step);
+            if let Some(memory) = &memory {
+                step["memory"] = memory.as_json();
+            }
+            output::line(step.to_string());
+        }
         Output::Text => {
+            if let Some(memory) = &memory {
+                output::line(format!("{memory}\n"));
+            }
             let plural = if sequences == 1 { "" } else { "s" };
             output::line(format!("{name}: decode of {sequences} sequence{plural} after {context} tokens"));
             output::line(table(&step));

@@ -12,6 +12,7 @@ mod chat;
 mod completions;
 mod convert;
 mod doctor;
+mod doctor_as;
 mod doctor_kernels;
 mod doctor_plan;
 mod generate;
@@ -71,7 +72,13 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
         CommandName::Doctor => match &config.doctor.subject {
             DoctorSubject::Plan(name) => doctor_plan::run(name, &config),
             _ if config.doctor.rows.is_some() => Err(Error::usage("--rows needs --plan")),
-            DoctorSubject::Machine => doctor::run(&config),
+            DoctorSubject::Kernels if config.doctor.mac.is_some() => {
+                Err(Error::usage("--as plans; --kernels runs on this machine's GPU"))
+            }
+            DoctorSubject::Machine => match config.doctor.mac {
+                Some(mac) => doctor_as::run(mac, &config),
+                None => doctor::run(&config),
+            },
             DoctorSubject::Kernels => doctor_kernels::run(config.output),
         },
         CommandName::BenchServe => bench_serve::run(&config),
@@ -100,5 +107,6 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
 
 /// Whether a command needs libmlx. `doctor` needs none to say that it is missing.
 fn computes(name: CommandName, config: &Config) -> bool {
-    runs_on_device(name) || (name == CommandName::Doctor && config.doctor.subject != DoctorSubject::Machine)
+    let checks_the_machine = config.doctor.subject == DoctorSubject::Machine && config.doctor.mac.is_none();
+    runs_on_device(name) || (name == CommandName::Doctor && !checks_the_machine)
 }

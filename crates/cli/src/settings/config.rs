@@ -286,6 +286,8 @@ pub struct DoctorSettings {
     pub subject: DoctorSubject,
     /// Sequences of a planned step.
     pub rows: Option<usize>,
+    /// The Mac that is planned for.
+    pub mac: Option<&'static omnibus_engine::Mac>,
 }
 
 /// What `doctor` checks.

@@ -312,6 +312,20 @@ fn doctor_checks_the_machine() {
 }
 
 #[test]
+fn doctor_plans_for_a_mac_that_is_not_there() {
+    let plans: Value = serde_json::from_str(&result(&["doctor", "--as", "m1-16gb", "--json"])).unwrap();
+    let first = &plans[0];
+    assert_eq!(first["plan"]["limit"]["bytes"], 8_u64 << 30, "{plans}");
+    assert_eq!(first["wired_bytes_of_weights"], Value::Null, "macOS 14 has no wired limit: {plans}");
+    assert!(plans[3]["error"].as_str().unwrap().contains("the weights take"), "{plans}");
+    let listed = result(&["doctor", "--as", "m4-16gb", "--plan", "qwen3-0.6b", "--quantize", "4"]);
+    for part in ["m4-16gb: 17.18 GB", "KV cache for", "qk_rope_write", "launched one by one"] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
+    assert_eq!(run(&["doctor", "--as", "m9"]).status.code(), Some(2));
+}
+
+#[test]
 fn doctor_lists_the_kernels_of_a_decode_step_without_a_gpu() {
     let listed = result(&["doctor", "--plan", "qwen3-0.6b", "--rows", "3"]);
     let memory = "1.19 GB weights, 114.7 KB of keys and values a token";

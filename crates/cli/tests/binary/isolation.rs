@@ -109,6 +109,22 @@ fn an_engine_that_hangs_is_restarted() {
 }
 
 #[test]
+fn an_engine_that_resumes_within_the_grace_period_ends_by_itself() {
+    let mut server = Server::start(&["--log", "error", "--watchdog-s", "3"]);
+    let bodies = requests(1);
+    let expected = undisturbed(server.address, &bodies);
+    let mut stream = begin(server.address, &bodies[0]);
+    let received = read_first_tokens(&mut stream);
+    let hanging = process(&server);
+    assert!(signal(hanging, "STOP"));
+    server.line_with("the engine's process hangs");
+    assert!(signal(hanging, "CONT"));
+    let ended = server.line_with("the engine's process has ended");
+    assert!(ended.contains("exit status: 0"), "{ended}");
+    assert_eq!([finish(stream, received)], expected[..]);
+}
+
+#[test]
 fn an_engine_does_not_outlive_its_server() {
     let server = Server::start(&["--log", "off"]);
     let mut stream = begin(server.address, &requests(1)[0]);

@@ -6,7 +6,10 @@ mod adapters;
 mod batch;
 mod commands;
 mod decisions;
+mod drafts;
 mod embedded_facts;
+#[path = "../../../engine/tests/common/draft_model.rs"]
+mod first_layers;
 mod folders;
 mod hub;
 mod isolation;
@@ -15,6 +18,7 @@ mod launching;
 mod libmlx;
 mod listing;
 mod logging;
+mod macs;
 mod mcp;
 mod messages;
 mod model_pool;

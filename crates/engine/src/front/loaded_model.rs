@@ -230,8 +230,12 @@ impl LoadedModel {
         JobId(self.next_job.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A place in the queue for a tenant's request that is prepared before it is submitted. Fails while the queue is full.
+    /// A place in the queue for a tenant's request that is prepared before it is submitted. Fails while the queue is full or memory
+    /// is short.
     pub(crate) fn admit(&self, class: Class, tenant: &str) -> Result<Admission, Failure> {
+        if !self.status.admits() {
+            return Err(Failure::Busy { retry_after_s: self.status.retry_after_s() });
+        }
         let place = self.requests.admit(class, tenant, self.max_queue, self.status.running());
         place.ok_or_else(|| Failure::Busy { retry_after_s: self.status.retry_after_s() })
     }

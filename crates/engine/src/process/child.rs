@@ -1,7 +1,7 @@
 //! The main function of an engine process.
 //!
 //! Invariant: it does not outlive the front: where the kernel supports it, it is killed with its parent, and a thread of
-//! its own waits for the socket's end.
+//! its own waits for the socket's end. Then the loop ends after its step, or the process is killed after the grace period.
 
 use std::io::{self, BufReader};
 use std::os::fd::AsFd;
@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use omnibus_model::Source;
 use rustix::process::{Signal, getpid, kill_process};
 
+use super::GRACE;
 use super::wire::{self, FromEngine, SourceName, Start, ToEngine};
 use crate::error::Disconnected;
 use crate::log_span::of_model;
@@ -58,7 +59,7 @@ fn serve(embedded: &'static [(&'static str, &'static [u8])]) -> io::Result<Engin
     let stopping_too = Arc::clone(&stopping);
     std::thread::Builder::new()
         .name("omnibus-commands".to_owned())
-        .spawn(move || read_commands(from, &commands, &stopping_too))?;
+        .spawn(move || read_commands(from, commands, &stopping_too))?;
     let Start { source, settings, watchdog, label, variables } = start;
     let _lines_name_the_model = of_model(label.as_deref()).entered();
     let name = source.clone();
@@ -85,7 +86,9 @@ fn serve(embedded: &'static [(&'static str, &'static [u8])]) -> io::Result<Engin
         }
     };
     write(&to, FromEngine::Ready(Box::new(ready)))?;
-    match thread.join() {
+    let ended = thread.join();
+    worker::release_memory();
+    match ended {
         Ok(()) if stopping.load(Ordering::Relaxed) => Ok(EngineExit::Stopped),
         Ok(()) => Ok(EngineExit::Failed("the engine's loop ended by itself".to_owned())),
         Err(_) => Ok(EngineExit::Failed("the engine's loop panicked".to_owned())),
@@ -103,15 +106,21 @@ fn write(to: &Mutex<UnixStream>, message: FromEngine) -> io::Result<()> {
     wire::write(&mut *to.lock().unwrap_or_else(PoisonError::into_inner), &[message])
 }
 
-/// Passes commands on. A socket closed without a stop means that the front has died; then this process ends at once.
-fn read_commands(mut from: BufReader<UnixStream>, commands: &Sender<Command>, stopping: &AtomicBool) {
+/// Passes commands on. A socket closed without a stop means that the front has died, or that it takes this process for one that
+/// hangs: without commands the loop ends, and where it does not, the process is killed.
+fn read_commands(mut from: BufReader<UnixStream>, commands: Sender<Command>, stopping: &AtomicBool) {
+    let mut stopped = false;
     while let Ok(Some(ToEngine::Command(command))) = wire::read(&mut from) {
         if command == Command::Stop {
+            stopped = true;
             stopping.store(true, Ordering::Relaxed);
         }
         let _loop_has_ended = commands.send(command);
     }
-    if !stopping.load(Ordering::Relaxed) {
+    if !stopped {
+        stopping.store(true, Ordering::Relaxed);
+        drop(commands);
+        std::thread::sleep(GRACE);
         let _dying = kill_process(getpid(), Signal::KILL);
     }
 }

@@ -22,6 +22,7 @@ impl LoadingAdapters {
             | Command::Pixels(..)
             | Command::ListSessions(_)
             | Command::DropSession(_)
+            | Command::MemoryPressure(_)
             | Command::Stop => {}
         }
     }

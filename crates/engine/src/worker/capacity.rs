@@ -54,6 +54,23 @@ impl Capacity {
         media: MediaMemory,
         settings: &Settings,
     ) -> Result<Self, StartError> {
+        let device = DeviceMemory::read(settings.memory_limit);
+        let MediaMemory { media_bytes, encoder_bytes } = media;
+        let before = MemoryPlan::before_kv(model, draft, settings, &device);
+        let before = MemoryPlan { media_bytes, encoder_bytes, ..before };
+        let capacity = Self::within(before, &device, (model, draft), settings)?;
+        let limits = device.allocator_limits(&capacity.memory, settings.wired_limit);
+        limits.apply().map_err(StartError::new)?;
+        Ok(capacity)
+    }
+
+    /// As [`Self::of`], on this device. `memory`: what is planned beside the KV cache. Sets no limits.
+    pub(super) fn within(
+        mut memory: MemoryPlan,
+        device: &DeviceMemory,
+        (model, draft): (&Model, Option<&LoadedDrafter>),
+        settings: &Settings,
+    ) -> Result<Self, StartError> {
         check_context(model, settings)?;
         let context = settings.max_model_len.or(model.blueprint().context).unwrap_or(DEFAULT_CONTEXT);
         let storage = storage(model, settings, context)?;
@@ -71,22 +88,13 @@ impl Capacity {
             unquantized: usize::MAX,
         };
         let useful = sizing.bytes(settings.max_num_seqs.saturating_mul(context));
-        let device = DeviceMemory::read(settings.memory_limit);
-        let MediaMemory { media_bytes, encoder_bytes } = media;
-        let before = MemoryPlan::before_kv(model, settings, &device);
-        let mut memory = MemoryPlan { media_bytes, encoder_bytes, ..before };
         let budget = match settings.kv_cache_memory {
             Some(bytes) => requested_bytes(bytes, &memory)?,
             None => device.default_kv_bytes(memory.left_bytes()).min(useful),
         };
         sizing.slots = sizing.slots_within(budget);
         sizing.unquantized = sizing.unquantized_within(budget);
-        // The most tokens, in all sequences together, that fit.
-        let (mut fits, mut too_many) = (0, settings.max_num_seqs.saturating_mul(context).saturating_add(1));
-        while too_many - fits > 1 {
-            let middle = fits + (too_many - fits) / 2;
-            if sizing.bytes(middle) <= budget { fits = middle } else { too_many = middle }
-        }
+        let fits = sizing.most_tokens(budget);
         let blocks: Vec<usize> = groups.iter().map(|group| sizing.blocks(group, fits)).collect();
         let whole_blocks = |tokens: usize| tokens / settings.block_size * settings.block_size;
         let longest = whole_blocks(fits);
@@ -105,9 +113,9 @@ impl Capacity {
                 "--max-model-len {asked} does not fit; --kv-cache-memory needs at least {bytes} bytes for it"
             )));
         }
-        (memory.kv_bytes, memory.kv_tokens) = (sizing.bytes(fits), longest);
-        memory.swap_bytes = settings.swap_space.unwrap_or_else(|| memory.default_swap_bytes(&device));
-        device.allocator_limits(&memory, settings.wired_limit).apply().map_err(StartError::new)?;
+        (memory.kv_bytes, memory.draft_kv_bytes) = (sizing.bytes(fits), sizing.draft_bytes(fits));
+        memory.kv_tokens = longest;
+        memory.swap_bytes = settings.swap_space.unwrap_or_else(|| memory.default_swap_bytes(device));
         let smaller = sizing.smaller(longest, needed);
         Ok(Self {
             smaller,
@@ -212,6 +220,17 @@ fn storage(model: &Model, settings: &Settings, context: usize) -> Result<KvStora
 }
 
 impl Sizing<'_> {
+    /// The most tokens, in all sequences together, that fit.
+    fn most_tokens(&self, budget: u64) -> usize {
+        let (mut fits, mut too_many) =
+            (0, self.settings.max_num_seqs.saturating_mul(self.context).saturating_add(1));
+        while too_many - fits > 1 {
+            let middle = fits + (too_many - fits) / 2;
+            if self.bytes(middle) <= budget { fits = middle } else { too_many = middle }
+        }
+        fits
+    }
+
     /// Smaller sizes than that for `longest` tokens, of `needed` at least, the largest first.
     fn smaller(&self, longest: usize, needed: usize) -> Vec<PoolSize> {
         let size = self.settings.block_size;
@@ -279,11 +298,16 @@ impl Sizing<'_> {
             let block = group.spec.block_bytes(self.settings.block_size);
             (self.blocks(group, tokens) as u64 + 1).saturating_mul(block)
         });
+        bytes.fold(self.draft_bytes(tokens), u64::saturating_add)
+    }
+
+    /// Bytes of the network that drafts.
+    fn draft_bytes(&self, tokens: usize) -> u64 {
         let drafts = self.draft_groups.iter().map(|group| {
             let block = group.spec.block_bytes(self.settings.block_size);
             (tokens.div_ceil(self.settings.block_size) as u64 + 1).saturating_mul(block)
         });
-        bytes.chain(drafts).fold(0, u64::saturating_add)
+        drafts.fold(0, u64::saturating_add)
     }
 }
 

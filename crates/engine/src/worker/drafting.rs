@@ -10,9 +10,7 @@ use omnibus_kv::{BlockId, KvFormat};
 use omnibus_model::{DraftHead, HiddenPlace, KvCacheGroup, KvStorage, Model, Source};
 
 use super::padding::Padding;
-use crate::device_memory::DeviceMemory;
 use crate::error::StartError;
-use crate::memory_plan::MemoryPlan;
 use crate::sampler::Sampler;
 use crate::settings::Settings;
 use crate::speculation::DraftSource;
@@ -23,7 +21,14 @@ pub(super) use rounds::DraftSegment;
 use rounds::draft;
 
 /// A network that drafts, without a KV cache.
-pub(super) enum LoadedDrafter {
+pub(super) struct LoadedDrafter {
+    network: Network,
+    /// Bytes of its weights, without those that it shares with the target.
+    weights_bytes: u64,
+}
+
+/// What drafts.
+enum Network {
     Model(Model),
     Head(DraftHead),
 }
@@ -33,6 +38,10 @@ pub(super) enum Drafter {
     Model(DraftModel),
     Head(HeadDrafter),
 }
+
+/// Rows of a sequence whose states are kept for a draft head, before they are shown to it without a draft. A row of a step keeps
+/// the states of all rows of the step in memory.
+pub(super) const STATES_KEPT_MAX: usize = 32;
 
 /// What a network that drafts is shown of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,49 +59,44 @@ impl LoadedDrafter {
         target: &Model,
         settings: &Settings,
     ) -> Result<Option<Self>, StartError> {
-        let speculation = &settings.speculation;
-        let directory = speculation.draft_model.clone().map(Source::Directory);
-        match (speculation.source, directory) {
-            (DraftSource::Off | DraftSource::Ngram, _) => Ok(None),
-            (DraftSource::Model, None) => {
-                Err(StartError::new("--draft model needs --draft-model, a smaller model with the same vocabulary"))
-            }
-            (DraftSource::Eagle3, None) => {
-                Err(StartError::new("--draft eagle3 needs --draft-model, an EAGLE-3 head for this model"))
-            }
-            (DraftSource::Dflash, None) => {
-                Err(StartError::new("--draft dflash needs --draft-model, a DFlash head for this model"))
-            }
-            (DraftSource::Dflash, Some(of)) => load_dflash(&of, target, settings).map(Some),
-            (DraftSource::Model, Some(of)) => load_model(&of, source, target, settings).map(Some),
-            (DraftSource::Eagle3, Some(of)) => load_eagle3(&of, target, settings).map(Some),
-            (DraftSource::Auto, Some(of)) => load_any(&of, source, target, settings).map(Some),
-            (DraftSource::Mtp, _) => load_mtp(source, target)?.map(Some).ok_or_else(|| {
-                let file = source.path("config.json");
-                StartError::new(format!(
-                    "--draft mtp: the weights beside {} have no MTP head of a known form; use another --draft",
-                    file.display()
-                ))
-            }),
-            (DraftSource::Auto, None) => load_mtp_if_it_fits(source, target),
-        }
+        let before = mlx::memory::active_memory();
+        let network = Network::load(source, target, settings)?;
+        let weights_bytes = mlx::memory::active_memory().saturating_sub(before) as u64;
+        Ok(network.map(|network| Self { network, weights_bytes }))
+    }
+
+    /// Bytes of its weights, without those that it shares with the target.
+    pub(super) fn weights_bytes(&self) -> u64 {
+        self.weights_bytes
+    }
+
+    /// Bytes of the target's hidden states that the device keeps for it: of the rows of a step, and of those that sequences that
+    /// decode have not shown to it.
+    pub(super) fn states_bytes(&self, target: &Model, rows: usize, sequences: usize) -> u64 {
+        let places = match &self.network {
+            Network::Model(_) => 0,
+            Network::Head(head) => head.places().len(),
+        };
+        let row = places * target.blueprint().hidden * target.dtype().size_of();
+        let kept = rows.saturating_add(sequences.saturating_mul(STATES_KEPT_MAX));
+        (kept as u64).saturating_mul(row as u64)
     }
 
     /// Its layers, shapes and caches.
     pub(super) fn network(&self) -> &Model {
-        match self {
-            Self::Model(model) => model,
-            Self::Head(head) => head.network(),
+        match &self.network {
+            Network::Model(model) => model,
+            Network::Head(head) => head.network(),
         }
     }
 
     /// How it stores keys and values: the layer of an MTP head is like the target's, so it takes the target's `storage`.
     fn format(&self, storage: KvStorage) -> KvFormat {
-        match self {
-            Self::Head(head) if head.is_like_target() && storage.unquantized_prefix.is_none() => {
+        match &self.network {
+            Network::Head(head) if head.is_like_target() && storage.unquantized_prefix.is_none() => {
                 storage.format
             }
-            Self::Model(_) | Self::Head(_) => model::floats(self.network()),
+            Network::Model(_) | Network::Head(_) => model::floats(self.network()),
         }
     }
 
@@ -103,9 +107,9 @@ impl LoadedDrafter {
 
     /// Most draft tokens that it can give at once.
     pub(super) fn most(&self) -> usize {
-        match self {
-            Self::Model(_) => usize::MAX,
-            Self::Head(head) => head.block().map_or(usize::MAX, |block| block.size - 1),
+        match &self.network {
+            Network::Model(_) => usize::MAX,
+            Network::Head(head) => head.block().map_or(usize::MAX, |block| block.size - 1),
         }
     }
 
@@ -115,9 +119,9 @@ impl LoadedDrafter {
     }
 
     pub(super) fn reads(&self) -> DraftReads {
-        match self {
-            Self::Model(_) => DraftReads::Tokens,
-            Self::Head(_) => DraftReads::States,
+        match self.network {
+            Network::Model(_) => DraftReads::Tokens,
+            Network::Head(_) => DraftReads::States,
         }
     }
 
@@ -129,58 +133,72 @@ impl LoadedDrafter {
         storage: KvStorage,
     ) -> mlx::Result<Drafter> {
         let format = self.format(storage);
-        match self {
-            Self::Model(model) => DraftModel::new(model, vocab, blocks, block_size).map(Drafter::Model),
-            Self::Head(head) => HeadDrafter::new(head, blocks, block_size, format).map(Drafter::Head),
+        match self.network {
+            Network::Model(model) => DraftModel::new(model, vocab, blocks, block_size).map(Drafter::Model),
+            Network::Head(head) => HeadDrafter::new(head, blocks, block_size, format).map(Drafter::Head),
         }
     }
 }
 
-fn load_model(
-    of: &Source,
-    source: &Source,
-    target: &Model,
-    settings: &Settings,
-) -> Result<LoadedDrafter, StartError> {
-    MemoryPlan::check_weights(of, &DeviceMemory::read(settings.memory_limit))?;
-    let draft = Model::load(of, target.kernels()).map_err(StartError::new)?;
-    model::check(&draft, of, target, source)?;
-    Ok(LoadedDrafter::Model(draft))
-}
-
-/// Loads what a directory has, by its config.
-fn load_any(
-    of: &Source,
-    source: &Source,
-    target: &Model,
-    settings: &Settings,
-) -> Result<LoadedDrafter, StartError> {
-    if DraftHead::is_eagle3(of).map_err(StartError::new)? {
-        load_eagle3(of, target, settings)
-    } else if DraftHead::is_dflash(of).map_err(StartError::new)? {
-        load_dflash(of, target, settings)
-    } else {
-        load_model(of, source, target, settings)
+impl Network {
+    fn load(source: &Source, target: &Model, settings: &Settings) -> Result<Option<Self>, StartError> {
+        let speculation = &settings.speculation;
+        let checkpoint = speculation.checkpoint().map(|directory| Source::Directory(directory.to_owned()));
+        match (speculation.source, checkpoint) {
+            (DraftSource::Off | DraftSource::Ngram, _) => Ok(None),
+            (DraftSource::Model, None) => {
+                Err(StartError::new("--draft model needs --draft-model, a smaller model with the same vocabulary"))
+            }
+            (DraftSource::Eagle3, None) => {
+                Err(StartError::new("--draft eagle3 needs --draft-model, an EAGLE-3 head for this model"))
+            }
+            (DraftSource::Dflash, None) => {
+                Err(StartError::new("--draft dflash needs --draft-model, a DFlash head for this model"))
+            }
+            (DraftSource::Model, Some(of)) => load_model(&of, source, target).map(Some),
+            (DraftSource::Dflash, Some(of)) => load_head(DraftHead::dflash(&of, target)).map(Some),
+            (DraftSource::Eagle3, Some(of)) => load_head(DraftHead::eagle3(&of, target)).map(Some),
+            (DraftSource::Auto, Some(of)) => load_any(&of, source, target).map(Some),
+            (DraftSource::Mtp, _) => load_mtp(source, target)?.map(Some).ok_or_else(|| {
+                let file = source.path("config.json");
+                StartError::new(format!(
+                    "--draft mtp: the weights beside {} have no MTP head of a known form; use another --draft",
+                    file.display()
+                ))
+            }),
+            (DraftSource::Auto, None) => load_mtp_if_it_fits(source, target),
+        }
     }
 }
 
-fn load_dflash(of: &Source, target: &Model, settings: &Settings) -> Result<LoadedDrafter, StartError> {
-    MemoryPlan::check_weights(of, &DeviceMemory::read(settings.memory_limit))?;
-    DraftHead::dflash(of, target).map(LoadedDrafter::Head).map_err(StartError::new)
+fn load_model(of: &Source, source: &Source, target: &Model) -> Result<Network, StartError> {
+    let draft = Model::load(of, target.kernels()).map_err(StartError::new)?;
+    model::check(&draft, of, target, source)?;
+    Ok(Network::Model(draft))
 }
 
-fn load_eagle3(of: &Source, target: &Model, settings: &Settings) -> Result<LoadedDrafter, StartError> {
-    MemoryPlan::check_weights(of, &DeviceMemory::read(settings.memory_limit))?;
-    DraftHead::eagle3(of, target).map(LoadedDrafter::Head).map_err(StartError::new)
+/// Loads what a directory has, by its config.
+fn load_any(of: &Source, source: &Source, target: &Model) -> Result<Network, StartError> {
+    if DraftHead::is_eagle3(of).map_err(StartError::new)? {
+        load_head(DraftHead::eagle3(of, target))
+    } else if DraftHead::is_dflash(of).map_err(StartError::new)? {
+        load_head(DraftHead::dflash(of, target))
+    } else {
+        load_model(of, source, target)
+    }
 }
 
-fn load_mtp(source: &Source, target: &Model) -> Result<Option<LoadedDrafter>, StartError> {
+fn load_head(head: Result<DraftHead, omnibus_model::Error>) -> Result<Network, StartError> {
+    head.map(Network::Head).map_err(StartError::new)
+}
+
+fn load_mtp(source: &Source, target: &Model) -> Result<Option<Network>, StartError> {
     let head = DraftHead::of_checkpoint(source, target).map_err(StartError::new)?;
-    Ok(head.map(LoadedDrafter::Head))
+    Ok(head.map(Network::Head))
 }
 
 /// The head of a checkpoint that no setting names: one that cannot be used is a warning.
-fn load_mtp_if_it_fits(source: &Source, target: &Model) -> Result<Option<LoadedDrafter>, StartError> {
+fn load_mtp_if_it_fits(source: &Source, target: &Model) -> Result<Option<Network>, StartError> {
     let on_gpu = mlx::device::default().map_err(StartError::new)? == mlx::device::Device::Gpu;
     let groups = model::groups(target);
     if on_gpu || full_attention_group(&groups).is_none() {

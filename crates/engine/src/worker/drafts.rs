@@ -109,6 +109,11 @@ impl Drafts {
         Ok(Some(Drafted { load, took: self.computing }))
     }
 
+    /// Whether the step whose drafts were computed last leaves hidden states on the device.
+    pub(super) fn keeps_states(&self) -> bool {
+        self.proposers.iter().any(|proposer| proposer.keeps_states())
+    }
+
     /// A sequence has ended.
     pub(super) fn remove(&mut self, sequence: SequenceId) {
         self.next.remove(&sequence);

@@ -32,6 +32,7 @@ use super::device_client::DeviceClient;
 use super::drafts::Drafts;
 use super::grammars::Grammars;
 use super::kv_offload::{Idleness, KvOffload};
+use super::memory::BufferCache;
 use super::prompt_file::PromptFile;
 use super::step_input::{RequestRows, StepInput};
 use crate::energy::EnergyUsage;
@@ -62,6 +63,7 @@ pub(super) struct EngineLoop {
     /// `None` where no sensor counts it.
     energy: Option<LoopEnergy>,
     grammars: Grammars,
+    buffer_cache: BufferCache,
     /// Whether blocks wait to be copied out while the loop is idle.
     pending_offload: PendingOffload,
     idle_since: Option<Instant>,
@@ -181,6 +183,7 @@ impl EngineLoop {
             drafts,
             energy,
             grammars,
+            buffer_cache: BufferCache::default(),
             pending_offload: PendingOffload::No,
             idle_since: None,
             jobs: BTreeMap::new(),
@@ -392,7 +395,7 @@ impl EngineLoop {
                 token_logits: &active.job.token_logits,
                 unattended: active.job.unattended,
                 adapter: active.job.request.adapter,
-                keeps_states: self.drafts.is_some()
+                keeps_states: self.drafts.as_ref().is_some_and(Drafts::keeps_states)
                     && self.device.traits().keeps_states
                     && may_draft(&active.job),
             };

@@ -1,13 +1,16 @@
 //! The memory plan of a model, made before the KV cache is allocated.
 
+use mlx::device::Backend;
 use omnibus_model::{Model, Source};
 
 use super::capacity::span_tokens;
 use super::choose_device;
+use super::drafting::LoadedDrafter;
 use crate::device_memory::DeviceMemory;
 use crate::error::StartError;
 use crate::memory_plan::{MemoryLimit, MemoryPlan, gigabytes};
 use crate::settings::Settings;
+use crate::speculation::SpeculationSettings;
 
 /// Share of the free host memory for swapped blocks by default.
 const SWAP_SHARE: f64 = 0.1;
@@ -26,24 +29,86 @@ pub fn memory_for_models(settings: &Settings) -> Result<Option<MemoryLimit>, Sta
     Ok(device.limit().map(usable))
 }
 
-impl MemoryPlan {
-    /// Refuses weights that do not fit into memory beside what is loaded, before they are.
-    pub(super) fn check_weights(source: &Source, device: &DeviceMemory) -> Result<(), StartError> {
-        let loaded = mlx::memory::active_memory() as u64;
-        let weights = source.weight_bytes().map_err(StartError::new)?.saturating_add(loaded);
-        match device.limit() {
-            Some(limit) if weights > limit.bytes => Err(StartError::new(format!(
-                "the weights take {}, and {} is {}: choose a smaller model, or one with fewer bits",
-                gigabytes(weights),
-                limit.source,
-                gigabytes(limit.bytes),
-            ))),
-            _ => Ok(()),
+/// Frees what the allocator keeps and has wired, for a process whose loop has ended.
+pub(crate) fn release_memory() {
+    mlx::memory::clear_cache();
+    if mlx::device::backend() == Backend::Metal
+        && let Err(error) = mlx::memory::set_wired_limit(0)
+    {
+        tracing::debug!(%error, "the system frees the wired memory with the process");
+    }
+}
+
+/// What MLX's allocator keeps of freed buffers while memory is short.
+const SHORT_REUSE_BYTES: usize = 32 << 20;
+
+/// The limit of the buffers that MLX's allocator keeps, which memory pressure lowers.
+#[derive(Debug, Default)]
+pub(super) struct BufferCache {
+    /// The limit without pressure, while there is some.
+    usual_bytes: Option<usize>,
+}
+
+impl BufferCache {
+    /// Gives freed buffers back to the system, and keeps few from now on.
+    pub(super) fn shrink(&mut self) {
+        if self.usual_bytes.is_none() {
+            self.usual_bytes = set_cache_limit(SHORT_REUSE_BYTES);
         }
+        mlx::memory::clear_cache();
+        mlx::memory::return_freed();
     }
 
-    /// The plan of a loaded model, without its KV cache.
-    pub(super) fn before_kv(model: &Model, settings: &Settings, device: &DeviceMemory) -> Self {
+    /// Keeps as many as without pressure.
+    pub(super) fn restore(&mut self) {
+        if let Some(bytes) = self.usual_bytes.take() {
+            set_cache_limit(bytes);
+        }
+    }
+}
+
+/// Returns the limit before. A refusal leaves it.
+fn set_cache_limit(bytes: usize) -> Option<usize> {
+    mlx::memory::set_cache_limit(bytes)
+        .inspect_err(|error| tracing::warn!(%error, "the buffer cache keeps its limit"))
+        .ok()
+}
+
+impl MemoryPlan {
+    /// Refuses weights that do not fit into memory beside what is loaded, before they are: the model's, and those of what drafts
+    /// for it.
+    pub(super) fn check_weights(
+        source: &Source,
+        speculation: &SpeculationSettings,
+        device: &DeviceMemory,
+    ) -> Result<(), StartError> {
+        let Some(limit) = device.limit() else { return Ok(()) };
+        let loaded = mlx::memory::active_memory() as u64;
+        let drafting = speculation.weight_bytes(source)?;
+        let own = source.weight_bytes().map_err(StartError::new)?;
+        let weights = own.saturating_add(drafting).saturating_add(loaded);
+        if weights <= limit.bytes {
+            return Ok(());
+        }
+        let of_these = match drafting {
+            0 => String::new(),
+            bytes => format!(", {} of them to draft (--draft)", gigabytes(bytes)),
+        };
+        Err(StartError::new(format!(
+            "the weights take {}{of_these}, and {} is {}: choose a smaller model, or one with fewer bits",
+            gigabytes(weights),
+            limit.source,
+            gigabytes(limit.bytes),
+        )))
+    }
+
+    /// The plan of a loaded model and what drafts for it, without their KV caches.
+    pub(super) fn before_kv(
+        model: &Model,
+        draft: Option<&LoadedDrafter>,
+        settings: &Settings,
+        device: &DeviceMemory,
+    ) -> Self {
         let limit = device.limit();
         let headroom = limit.as_ref().map_or(0, |limit| device.headroom_bytes(limit.bytes));
         let context = settings.max_model_len.or(model.blueprint().context).unwrap_or(usize::MAX);
@@ -51,6 +116,8 @@ impl MemoryPlan {
         let rows = settings.step_tokens().saturating_add(span_tokens(model.blueprint(), context));
         let sampled = settings.max_num_seqs.min(settings.step_tokens());
         let scratch = model.blueprint().scratch_bytes(rows, sampled, model.dtype().size_of());
+        let scratch =
+            scratch.saturating_add(draft.map_or(0, |draft| draft.states_bytes(model, rows, sampled)));
         Self {
             limit,
             weights_bytes: mlx::memory::active_memory() as u64,
@@ -59,6 +126,8 @@ impl MemoryPlan {
                 .map_or(0, |most| most.saturating_sub(model.adapter_bytes())),
             kv_bytes: 0,
             kv_tokens: 0,
+            draft_weights_bytes: draft.map_or(0, LoadedDrafter::weights_bytes),
+            draft_kv_bytes: 0,
             scratch_bytes: device.scratch_bytes(scratch),
             media_bytes: 0,
             encoder_bytes: 0,

@@ -31,6 +31,11 @@ pub(super) trait Proposer: Send {
         Ok(Computed::default())
     }
 
+    /// Whether the device keeps the hidden states of the step that was computed for last.
+    fn keeps_states(&self) -> bool {
+        false
+    }
+
     /// A sequence has ended.
     fn remove(&mut self, sequence: SequenceId);
 

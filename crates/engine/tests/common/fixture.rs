@@ -15,6 +15,8 @@ use serde_json::Value;
 
 /// The fixtures' vocabulary.
 const VOCAB: usize = 96;
+/// The tokens of the embedded model's tokenizer, and more.
+const ALL_TOKENS: usize = 2048;
 
 /// A golden fixture as a model directory, with the embedded model's tokenizer.
 pub fn directory(fixture: &str, test: &str) -> PathBuf {
@@ -36,23 +38,76 @@ pub fn with_draft_head(name: &str) -> (PathBuf, Option<PathBuf>) {
     }
 }
 
+/// A fixture likewise, with random weights for every token of the embedded model's tokenizer, and its chat template.
+pub fn with_draft_head_and_all_tokens(name: &str, test: &str) -> (PathBuf, Option<PathBuf>) {
+    let at = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/draft-heads").join(name);
+    let all_tokens = |fixture: &Path, part: &str| {
+        let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("all-tokens-{name}-{part}-{test}"));
+        let json = |file: &str| -> Value {
+            serde_json::from_slice(&std::fs::read(fixture.join(file)).unwrap()).unwrap()
+        };
+        let (mut recipe, mut config) = (json("tensors.json"), json("config.json"));
+        for row in recipe["tensors"].as_array_mut().unwrap() {
+            let is_table = ["embed_tokens.weight", "lm_head.weight", "shared_head.head.weight"]
+                .iter()
+                .any(|table| row[0].as_str().unwrap().ends_with(table));
+            if is_table && row[1][0] == VOCAB {
+                row[1][0] = ALL_TOKENS.into();
+            }
+        }
+        widen(&mut config);
+        config["eos_token_id"] = serde_json::json!([2041, 2039]);
+        write_recipe(fixture, &recipe, &to);
+        std::fs::write(to.join("config.json"), config.to_string()).unwrap();
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        for file in ["tokenizer.json", "tokenizer_config.json"] {
+            std::fs::copy(here.join("../cli/models/omnibus-mini").join(file), to.join(file)).unwrap();
+        }
+        to
+    };
+    match at.join("draft").is_dir() {
+        true => {
+            let [target, draft] = ["target", "draft"].map(|part| all_tokens(&at.join(part), part));
+            (target, Some(draft))
+        }
+        false => (all_tokens(&at, "whole"), None),
+    }
+}
+
+/// Gives a config all tokens, and a context for conversations.
+fn widen(config: &mut Value) {
+    for (field, value) in config.as_object_mut().unwrap() {
+        match field.as_str() {
+            "vocab_size" if *value == VOCAB => *value = ALL_TOKENS.into(),
+            "max_position_embeddings" => *value = 2048.into(),
+            _ if value.is_object() => widen(value),
+            _ => {}
+        }
+    }
+}
+
 /// A directory with the weights of a recipe, and the embedded model's tokenizer.
 fn from_recipe(fixture: &Path, name: &str) -> PathBuf {
     let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    std::fs::create_dir_all(&to).unwrap();
     let recipe: Value =
         serde_json::from_slice(&std::fs::read(fixture.join("tensors.json")).unwrap()).unwrap();
-    let mut weights = generate::weights(&recipe).unwrap();
-    if let Some(stored) = recipe["stored"].as_str() {
-        weights.extend(mlx::io::load_safetensors(fixture.join(stored)).unwrap());
-    }
-    let named = weights.iter().map(|(name, array)| (name.as_str(), array));
-    mlx::io::save_safetensors(to.join("model.safetensors"), named, []).unwrap();
+    write_recipe(fixture, &recipe, &to);
     std::fs::copy(fixture.join("config.json"), to.join("config.json")).unwrap();
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tokenizer = here.join("../cli/models/omnibus-mini/tokenizer.json");
     std::fs::copy(tokenizer, to.join("tokenizer.json")).unwrap();
     to
+}
+
+/// Writes the weights of a recipe, those that its fixture stores among them.
+fn write_recipe(fixture: &Path, recipe: &Value, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    let mut weights = generate::weights(recipe).unwrap();
+    if let Some(stored) = recipe["stored"].as_str() {
+        weights.extend(mlx::io::load_safetensors(fixture.join(stored)).unwrap());
+    }
+    let named = weights.iter().map(|(name, array)| (name.as_str(), array));
+    mlx::io::save_safetensors(to.join("model.safetensors"), named, []).unwrap();
 }
 
 /// An embedder, a reranker or a classifier as published: its files, with the weights of each folder's recipe. It is written

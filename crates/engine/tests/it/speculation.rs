@@ -1,6 +1,4 @@
-//! Draft tokens change no token and no log-probability.
-//!
-//! `OMNIBUS_FUZZ_DRAFTS` sets how many random requests are compared.
+//! Draft tokens: who drafts, what is refused, and what failures change.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -9,24 +7,20 @@ use std::path::Path;
 use crate::common::draft_model::FirstLayers;
 use crate::common::fixture;
 use crate::common::{Output, chat, complete, engine, output_tokens, run, try_engine, wait_for};
+use crate::random_requests::request;
 use omnibus_core::DraftPolicy;
-use omnibus_core::random::Rng;
 use omnibus_engine::{
-    DraftSource, DraftUsage, Dry, Grammar, Handle, Input, ModelSource, Request, SamplerKind, Sampling,
-    Settings, Speculation, SpeculationSettings, StructuredOutput, start,
+    DraftSource, DraftUsage, Handle, Input, ModelSource, Request, Sampling, Settings, Speculation,
+    SpeculationSettings, start,
 };
-use omnibus_testing::environment;
-use serde_json::json;
-
-/// Requests in a batch.
-const BATCH: usize = 20;
 
 /// An engine that drafts from this source, and verifies all drafts.
 fn drafting(source: DraftSource) -> Handle {
     engine(settings(source, None))
 }
 
-fn settings(source: DraftSource, draft_model: Option<&Path>) -> Settings {
+/// All drafts from this source are verified.
+pub fn settings(source: DraftSource, draft_model: Option<&Path>) -> Settings {
     let draft_model = draft_model.map(Path::to_owned);
     let mut settings = Settings {
         max_num_batched_tokens: Some(200),
@@ -37,145 +31,10 @@ fn settings(source: DraftSource, draft_model: Option<&Path>) -> Settings {
     settings
 }
 
-/// A prompt that repeats itself.
-fn prompt(rng: &mut Rng) -> String {
-    let words = ["the bus", " stops", " at the", " market", ", then", " line", " 4", " leaves", "."];
-    let part: String = (0..rng.within(3..=9)).map(|_| words[rng.within(0..=words.len() - 1)]).collect();
-    part.repeat(rng.within(1..=6))
-}
-
-fn sampling(rng: &mut Rng) -> Sampling {
-    let float = |rng: &mut Rng, most: f32| rng.within(0..=100) as f32 / 100.0 * most;
-    let mut sampling = if rng.one_in(3) { Sampling::greedy() } else { Sampling::default() };
-    if sampling.temperature > 0.0 {
-        sampling.temperature = 0.1 + float(rng, 1.2);
-    }
-    if rng.one_in(3) {
-        sampling.top_k = rng.within(1..=40);
-        sampling.top_p = 0.2 + float(rng, 0.8);
-        sampling.min_p = float(rng, 0.2);
-    }
-    if rng.one_in(5) {
-        (sampling.xtc_probability, sampling.xtc_threshold) = (0.7, 0.05);
-    }
-    if rng.one_in(3) {
-        sampling.repetition_penalty = 1.0 + float(rng, 0.5);
-        sampling.presence_penalty = float(rng, 1.0);
-        sampling.frequency_penalty = float(rng, 1.0);
-    }
-    if rng.one_in(4) {
-        sampling.logit_bias = [(300, 4.0), (301, -100.0)].into();
-    }
-    if rng.one_in(3) {
-        shape(&mut sampling, rng);
-    }
-    sampling.seed = Some(rng.below(1 << 40));
-    sampling
-}
-
-/// Adds samplers that the kernels do not have.
-fn shape(sampling: &mut Sampling, rng: &mut Rng) {
-    if rng.one_in(2) {
-        let multiplier = 0.3 + rng.within(0..=100) as f32 / 100.0;
-        let (allowed_length, breakers) = (rng.within(0..=3), vec![".".to_owned(), ", then".to_owned()]);
-        sampling.dry = Dry { multiplier, allowed_length, breakers, ..Dry::default() };
-    }
-    if rng.one_in(3) {
-        sampling.top_n_sigma = 0.5 + rng.within(0..=4) as f32;
-    }
-    if rng.one_in(3) {
-        sampling.typical_p = 0.3 + rng.within(0..=60) as f32 / 100.0;
-    }
-    if rng.one_in(3) {
-        sampling.dynatemp_range = 0.4;
-        sampling.dynatemp_exponent = 1.5;
-    }
-    if rng.one_in(3) {
-        sampling.order =
-            vec![SamplerKind::TopK, SamplerKind::Temperature, SamplerKind::Dry, SamplerKind::Penalties];
-    }
-}
-
-/// A schema, a regular expression and a Lark grammar, whose texts repeat themselves.
-fn grammars() -> [Grammar; 3] {
-    let stops = json!({ "type": "array", "minItems": 2, "items": { "type": "object", "additionalProperties": false,
-        "properties": { "stop": { "enum": ["market", "harbour"] }, "minutes": { "type": "integer", "maximum": 90 } },
-        "required": ["stop", "minutes"] } });
-    [
-        Grammar::json_schema(&stops),
-        Grammar::Regex("(the bus stops at [a-z ]{3,12}[.,] ?){2,9}".to_owned()),
-        Grammar::Lark("start: (\"line \" /[0-9]/ \" leaves \" /[a-z]{2,5}/ \". \")~2..12".to_owned()),
-    ]
-}
-
-fn request(number: u64) -> Request {
-    let mut rng = Rng::new(number);
-    let mut request = complete(&format!("r{number}"), &prompt(&mut rng), rng.within(1..=60));
-    request.sampling = sampling(&mut rng);
-    request.logprobs = rng.one_in(2).then_some(2);
-    request.stop.ignore_eos = rng.one_in(2);
-    if rng.one_in(4) {
-        request.stop.strings = vec!["market".to_owned()];
-    }
-    if rng.one_in(6) {
-        request.prediction = Some(prompt(&mut rng));
-    }
-    if rng.one_in(3) {
-        let grammar = grammars()[rng.within(0..=2)].clone();
-        request.structured = Some(StructuredOutput::new(grammar, "response_format"));
-    }
-    request
-}
-
-fn outputs(engine: &Handle, requests: Vec<Request>) -> Vec<Output> {
+/// The answers to requests beside each other.
+pub fn outputs(engine: &Handle, requests: Vec<Request>) -> Vec<Output> {
     let streams: Vec<_> = requests.into_iter().map(|request| engine.submit(request).unwrap()).collect();
     streams.into_iter().map(wait_for).collect()
-}
-
-/// Compares random requests to two engines. `drafting` has drafts.
-fn check_bits(drafting: &Handle, default_count: u64) {
-    let count =
-        environment::variable("OMNIBUS_FUZZ_DRAFTS").map_or(default_count, |count| count.parse().unwrap());
-    let plain = engine(settings(DraftSource::Off, None));
-    let (mut drafts, mut in_grammars) = (DraftUsage::default(), DraftUsage::default());
-    for batch in (0..count).collect::<Vec<u64>>().chunks(BATCH) {
-        let requests = || batch.iter().map(|number| request(*number)).collect();
-        let (without, with): (Vec<Output>, Vec<Output>) =
-            (outputs(&plain, requests()), outputs(drafting, requests()));
-        for ((number, without), with) in batch.iter().zip(&without).zip(&with) {
-            assert_eq!(output_tokens(with), output_tokens(without), "request {number}");
-            assert_eq!((&with.text, with.reason), (&without.text, without.reason), "request {number}");
-            drafts += with.usage.drafts;
-            if request(*number).structured.is_some() {
-                in_grammars += with.usage.drafts;
-            }
-            assert_eq!(without.usage.drafts, DraftUsage::default());
-        }
-    }
-    assert!(drafts.accepted > 100 && drafts.rejected > 100, "{drafts:?}");
-    assert!(in_grammars.accepted > 20, "{in_grammars:?}");
-    let stats = drafting.stats().scheduler;
-    assert!(stats.draft_tokens_total >= (drafts.accepted + drafts.rejected) as u64, "{stats:?}");
-}
-
-#[test]
-fn random_requests_have_the_same_bits_with_ngram_drafts_and_without() {
-    check_bits(&drafting(DraftSource::Ngram), 120);
-}
-
-#[test]
-fn random_requests_have_the_same_bits_with_a_draft_model_or_ngrams_and_without() {
-    let draft = FirstLayers::new("draft-bits", 5);
-    // Few blocks: sequences are preempted, and blocks change hands.
-    let few = Settings { kv_cache_memory: Some(6 << 20), ..settings(DraftSource::Auto, Some(draft.path())) };
-    check_bits(&engine(few), 60);
-}
-
-#[test]
-fn random_requests_have_the_same_bits_with_an_mtp_head_and_without() {
-    // Few blocks: sequences are preempted, and states of prompts are missing where their blocks are found.
-    let few = Settings { kv_cache_memory: Some(6 << 20), ..settings(DraftSource::Mtp, None) };
-    check_bits(&engine(few), 60);
 }
 
 #[test]
@@ -198,7 +57,7 @@ fn steps_that_fail_while_a_head_drafts_are_replayed() {
     let faults = "launch@step=9,read@step=17,memory@step=25,launch-panic@step=33".parse().unwrap();
     let failing = engine(Settings { faults, ..settings(DraftSource::Mtp, None) });
     let plain = engine(settings(DraftSource::Off, None));
-    let requests = || (0..12).map(|number| request(1_000 + number)).collect();
+    let requests = || (0..12).map(|number| request(1_000 + number, &[])).collect();
     let (with, without) = (outputs(&failing, requests()), outputs(&plain, requests()));
     for (number, (with, without)) in with.iter().zip(&without).enumerate() {
         assert_eq!(output_tokens(with), output_tokens(without), "request {number}");

@@ -12,6 +12,7 @@ use crate::array::{Array, list, unlist};
 use crate::device;
 use crate::error::{Error, Result};
 use crate::fast::{CustomKernel, KernelSource, Launch};
+use crate::planned::is_planned;
 
 impl Plan {
     /// Lazy outputs of the launch on the default GPU. Inputs are in the kernel's order, and what they hold is not
@@ -21,7 +22,7 @@ impl Plan {
         let dialect = dialect.ok_or_else(|| {
             Error::Unavailable(format!("kernel {}: no GPU that has it", self.kernel.name).into())
         })?;
-        if dialect == Dialect::Cuda
+        if (dialect == Dialect::Cuda || is_planned())
             && let Some(arrays) = program::call(self, inputs)?
         {
             return Ok(arrays);

@@ -20,7 +20,7 @@ use crate::array::{Array, list, unlist};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use crate::fast::TemplateValue;
-use crate::planned::is_planned;
+use crate::planned::{PlannedGpu, is_planned, planned_gpu};
 
 /// Whether programs are used: not yet known, yes, or no.
 static USED: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -230,8 +230,12 @@ pub(super) fn waits_itself() -> bool {
 /// Whether four simd groups multiply matrices together, as compute capability 9.0 alone does.
 pub(super) fn has_warpgroups() -> bool {
     static KNOWN: OnceLock<bool> = OnceLock::new();
-    is_planned()
-        || *KNOWN.get_or_init(|| sys::cuda_architecture().is_ok_and(|architecture| architecture == "sm_90a"))
+    match planned_gpu() {
+        Some(gpu) => gpu == PlannedGpu::Nvidia,
+        None => {
+            *KNOWN.get_or_init(|| sys::cuda_architecture().is_ok_and(|architecture| architecture == "sm_90a"))
+        }
+    }
 }
 
 /// Axes of a shape that is passed.

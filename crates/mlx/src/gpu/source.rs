@@ -175,6 +175,8 @@ pub(super) static WMM_STAGED: Kernel = kernel!("wmm_staged", WEIGHTS, &["y"], Te
 pub(super) static WMM_WIDE: Kernel = kernel!("wmm_wide", WEIGHTS, &["y"], Warpgroups);
 pub(super) static WMM_DENSE: Kernel = kernel!("wmm_dense", WEIGHTS, &["y"], Warpgroups);
 pub(super) static UNPACK: Kernel = kernel!("unpack", &["w", "ss", "sb"], &["y"], TensorCores);
+pub(super) static WMM_GROUPED: Kernel =
+    kernel!("wmm_grouped", &["x", "w", "order", "starts"], &["y"], Warpgroups);
 pub(super) static WMM_HEADS: Kernel = kernel!("wmm_heads", &["x", "w", "ss", "sb"], &["y"], TensorCores);
 pub(super) static WMM_SUM: Kernel = kernel!("wmm_sum", &["x"], &["y"], Dialect);
 pub(super) static CHOOSE: Kernel = kernel!("choose", &["logits", "numbers", "top_k"], &["tokens"], Dialect);

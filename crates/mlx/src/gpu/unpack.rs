@@ -25,26 +25,27 @@ pub struct Unpack {
 const WORDS_OF_THREAD: i32 = 4;
 
 impl Unpack {
-    /// Inputs: codes `[words]` u32, scales and biases `[words · 32 / bits / group]`. Output: `[words · 32 / bits]`. `None` for
-    /// weights that are not affine codes of 4 or 8 bits, and but for CUDA.
+    /// Inputs: codes `[words]` u32, scales and biases `[words · 32 / bits / group]` (any array where there are none). Output:
+    /// `[words · 32 / bits]`. `None` for weights that are not packed, and but for CUDA.
     pub fn plan(&self, dialect: Dialect) -> Option<Plan> {
-        let (WeightFormat::Four { group } | WeightFormat::Eight { group }) = self.format else { return None };
+        let group = self.format.group();
         let codes = 32 / self.format.bits();
         let numbers = self.words.checked_mul(codes)?;
-        let fits = self.words > 0 && matches!(group, 32 | 64 | 128) && numbers % group == 0;
+        let fits = self.format != WeightFormat::Dense
+            && self.words > 0
+            && matches!(group, 32 | 64 | 128)
+            && numbers % group == 0;
         if !fits || !is_half_width(self.dtype) || dialect != Dialect::Cuda {
             return None;
         }
         let threads = 256;
         Some(Plan {
             kernel: &UNPACK,
-            constants: vec![
-                dtype("T", self.dtype),
-                int("BITS", self.format.bits()),
-                int("GROUP", group),
-                int("NT", threads),
-                int("PER", WORDS_OF_THREAD),
-            ],
+            constants: [
+                vec![dtype("T", self.dtype), int("NT", threads), int("PER", WORDS_OF_THREAD)],
+                self.format.constants().to_vec(),
+            ]
+            .concat(),
             groups: [(self.words - 1) / (threads * WORDS_OF_THREAD) + 1, 1, 1],
             threads,
             outputs: vec![(vec![numbers], self.dtype)],

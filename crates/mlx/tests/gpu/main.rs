@@ -12,6 +12,7 @@ mod emulator;
 mod environment;
 mod experts;
 mod gated;
+mod grouped;
 mod latent;
 mod linear;
 mod pools;

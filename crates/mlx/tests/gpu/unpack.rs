@@ -4,7 +4,7 @@ use mlx::Dtype::{self, Bf16, F16};
 use mlx::gpu::{Dialect, Plan, Unpack, WeightFormat};
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
-use crate::linear::packed;
+use crate::linear::stored;
 
 struct Case {
     plan: Plan,
@@ -14,13 +14,8 @@ struct Case {
 }
 
 fn case(dtype: Dtype, format: WeightFormat, inputs: i32, outputs: i32) -> Case {
-    let (bits, group) = match format {
-        WeightFormat::Four { group } => (4, group),
-        WeightFormat::Eight { group } => (8, group),
-        WeightFormat::MxFp4 | WeightFormat::Dense => unreachable!("affine codes"),
-    };
     let mut numbers = Numbers(inputs as u64);
-    let (tensors, expected) = packed(&mut numbers, dtype, (bits, group), [inputs, outputs]);
+    let (tensors, expected) = stored(&mut numbers, dtype, format, [inputs, outputs]);
     let flat = |tensor: Tensor| Tensor { shape: vec![tensor.shape.iter().product()], ..tensor };
     let inputs: Vec<Tensor> = tensors.into_iter().map(flat).collect();
     let plan = Unpack { dtype, format, words: inputs[0].shape[0] }.plan(Dialect::Cuda).unwrap();
@@ -33,6 +28,8 @@ fn cases() -> Vec<Case> {
         case(Bf16, WeightFormat::Eight { group: 32 }, 96, 5),
         case(F16, WeightFormat::Four { group: 32 }, 704, 12),
         case(F16, WeightFormat::Eight { group: 128 }, 256, 9),
+        case(Bf16, WeightFormat::MxFp4, 704, 12),
+        case(F16, WeightFormat::MxFp4, 64, 7),
     ]
 }
 

@@ -11,7 +11,10 @@ use crate::ops::{ExpertVectors, Kernels, Ops, Weight};
 /// Experts that take part: all of a large model would take gigabytes.
 const EXPERTS_MAX: usize = 16;
 
-/// One check for pairs that are multiplied one by one, and one for those that are sorted. Errors alone: MLX takes half a
+/// Rows of a prompt, so many that unpacked weights are multiplied.
+const PROMPT_ROWS: usize = 400;
+
+/// One check for pairs that are multiplied one by one, one for those that are sorted, and one of a prompt. Errors alone: MLX takes half a
 /// minute to compile its own packed product, and no model has its experts unpacked.
 pub(super) fn checks(blueprint: &Blueprint, weights: &[CheckedWeights], dtype: Dtype) -> Vec<KernelCheck> {
     let mut moes: Vec<&Moe> = Vec::new();
@@ -28,7 +31,7 @@ fn checks_of(moe: &Moe, hidden: usize, weights: &[CheckedWeights], dtype: Dtype)
     let packed = matches!(dtype, Dtype::Bf16 | Dtype::F16);
     let has_kernel = |weights: &&CheckedWeights| packed || **weights == CheckedWeights::Dense;
     let checked = weights.iter().filter(|weights| weights.fits(hidden)).filter(has_kernel);
-    let cases = checked.flat_map(|weights| [1, 16].map(|rows| (rows, *weights)));
+    let cases = checked.flat_map(|weights| [1, 16, PROMPT_ROWS].map(|rows| (rows, *weights)));
     let check = |(rows, weights): (usize, CheckedWeights)| {
         let (experts, width) = (moe.experts.min(EXPERTS_MAX), moe.expert.width());
         let shape = format!("{rows} rows x {hidden} -> {width}, {experts} experts, {}", weights.label());
@@ -46,7 +49,10 @@ fn error(
     dtype: Dtype,
 ) -> mlx::Result<f64> {
     let [weight, reference] = weights.random(&[experts, moe.expert.width(), hidden], dtype, 7)?;
-    let (x, logits) = (normal(&[rows, hidden], dtype, 8)?, normal(&[rows, experts], dtype, 9)?);
+    let x = normal(&[rows, hidden], dtype, 8)?;
+    // Ranks: among equal logits, MLX may choose other experts.
+    let ranks = normal(&[rows, experts], Dtype::F32, 9)?.argsort(-1)?.argsort(-1)?;
+    let logits = (ranks.astype(Dtype::F32)? * 0.25).astype(dtype)?;
     let numbers = |wanted: bool, seed| wanted.then(|| normal(&[experts], Dtype::F32, seed)).transpose();
     let (correction, factors) =
         (numbers(moe.router.correction_bias, 10)?, numbers(moe.router.expert_scales, 11)?);

@@ -204,7 +204,27 @@ impl Source {
         }
     }
 
-    /// Bytes of all weight files together.
+    /// Bytes of the file of such a head; none without one.
+    pub fn mtp_bytes(&self) -> Result<u64, LoadError> {
+        match self {
+            Self::Embedded(files) => {
+                let file = files.iter().find(|(name, _)| *name == MTP_FILE);
+                Ok(file.map_or(0, |(_, bytes)| bytes.len() as u64))
+            }
+            Self::Random(_) => Ok(0),
+            Self::Adapted { base, .. } => base.mtp_bytes(),
+            Self::Directory(directory) => {
+                let file = directory.join(MTP_FILE);
+                match fs::metadata(&file) {
+                    Ok(metadata) => Ok(metadata.len()),
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+                    Err(error) => Err(problem(&file, error.to_string())),
+                }
+            }
+        }
+    }
+
+    /// Bytes of all other weight files together.
     pub fn weight_bytes(&self) -> Result<u64, LoadError> {
         match self {
             Self::Embedded(files) => {

@@ -181,11 +181,12 @@ impl Drafting<'_> {
     }
 }
 
-const HEADS: [&str; 6] = [
+const HEADS: [&str; 7] = [
     "deepseek_v3.mtp.hf",
     "glm4_moe.mtp.hf",
     "qwen3_next.mtp.hf",
     "qwen3_5.mtp.hf",
+    "mimo.mtp",
     "eagle3.llama",
     "eagle3.qwen3",
 ];
@@ -265,7 +266,7 @@ impl Fixture {
 fn conversions_keep_the_head() {
     let choice = QuantizationChoice { group: 32, bits: 8, mode: mlx::QuantMode::Affine };
     let quantized = Packing::Quantize { choice, recipe: Recipe::Uniform };
-    for name in ["deepseek_v3.mtp.hf", "glm4_moe.mtp.hf", "qwen3_next.mtp.hf", "qwen3_5.mtp.hf"] {
+    for name in ["deepseek_v3.mtp.hf", "glm4_moe.mtp.hf", "qwen3_next.mtp.hf", "qwen3_5.mtp.hf", "mimo.mtp"] {
         for (packing, bound) in [(Packing::AsStored, None), (quantized, Some(0.2))] {
             let fixture = Fixture::read(name, Kernels::Mlx);
             let to = written(&format!("{name}.converted-{}", bound.is_some()));

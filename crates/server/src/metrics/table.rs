@@ -74,6 +74,11 @@ pub const RECORDED: &[Recorded] = &[
     gauge("omnibus_model_active_requests", &["model"], "requests that use a model"),
     gauge("omnibus_model_waiting_requests", &["model"], "requests that wait until a model is loaded"),
     gauge("omnibus_engine_alive", &[], "1 while the engine steps or is idle, else 0"),
+    gauge(
+        "omnibus_memory_pressure",
+        &[],
+        "0 while there is memory, 1 while caches are kept small, 2 while new requests are refused, too",
+    ),
     gauge("omnibus_build_info", &["version"], "always 1; the version is a label"),
     histogram("omnibus_queue_seconds", &["api"], "time from arrival to the first step"),
     histogram("omnibus_ttft_seconds", &["api"], "time from arrival to the first token or text"),
@@ -127,7 +132,8 @@ mod tests {
 zero with the server; the engine's numbers go on when its process is restarted. A histogram has `_bucket`, `_sum` and
 `_count`. Counters and histograms of requests appear with the first one. Totals of seconds have fractions and the type
 gauge; `rate()` takes them. Where a server has several models, the engine's numbers have a label `model`, and where a model has
-several replicas, `replica`; those of requests have none. `GET /v1/status` has the numbers of the default model's engine as JSON.
+several replicas, `replica`; those of requests have none. `GET /v1/status` has the numbers of the default model's engine as JSON,
+and how the memory of each loaded model is divided.
 
 | name | type | unit | labels | what it is |
 | --- | --- | --- | --- | --- |

@@ -1,12 +1,13 @@
 //! `GET /health`, `/ready`, `/version`, `/metrics`, `/openapi.json` and `/v1/status`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::{Extension, Json};
-use omnibus_engine::{Health, ModelInfo, Stats};
+use omnibus_engine::{Health, MemoryPlan, ModelInfo, ModelState, Stats};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
@@ -71,17 +72,18 @@ pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError
     let (running, queued) = requests(&app, &models)?;
     let replicas = app.engine.replica_stats(None)?;
     let replicas: Vec<Value> = replicas.iter().filter(|_| replicas.len() > 1).map(replica).collect();
-    let models: Vec<String> = models.into_iter().map(|model| model.id).collect();
+    let names: Vec<&str> = models.iter().map(|model| model.id.as_str()).collect();
     Ok(Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "alive": health.alive,
         "detail": health.detail,
         "stopping": app.stopping(),
-        "models": models,
+        "models": names,
         "running": running,
         "queued": queued,
         "engine": stats,
         "replicas": replicas,
+        "memory": memory_plans(&models),
         "cost_model": cost_model,
     })))
 }
@@ -100,6 +102,16 @@ fn replica(stats: &Stats) -> Value {
         "steps_total": stats.steps_total,
         "restarts_total": stats.engine_restarts_total,
     })
+}
+
+/// How the memory of each loaded model is divided, by its name.
+fn memory_plans(models: &[ModelInfo]) -> BTreeMap<&str, &MemoryPlan> {
+    let loaded =
+        models.iter().filter(|model| model.adapter.is_none()).filter_map(|model| match &model.state {
+            ModelState::Ready(details) => Some((model.id.as_str(), &details.memory)),
+            ModelState::Unloaded | ModelState::Loading(_) | ModelState::Failed { .. } => None,
+        });
+    loaded.collect()
 }
 
 /// How many requests run and wait, of all models.

@@ -39,7 +39,7 @@ const RESPONSES_MAX: usize = 256;
 /// Replies that wait for the connection.
 const REPLIES: usize = 64;
 /// How long the end of a connection waits for a client to take the reason.
-const GOODBYE: Duration = Duration::from_secs(5);
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// Accepts a connection.
 pub async fn connect(
@@ -113,7 +113,7 @@ async fn serve(app: Arc<App>, origin: Origin, headers: HeaderMap, socket: WebSoc
         && replies.try_send(reason).is_ok()
     {
         drop(replies);
-        _ = timeout(GOODBYE, &mut writer).await;
+        _ = timeout(CLOSING, &mut writer).await;
     }
     writer.abort();
 }

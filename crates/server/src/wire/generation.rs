@@ -68,7 +68,10 @@ pub const FIELDS: &[Field] = &[
         "bad_words",
         "vLLM's: at most 64 words whose tokens, with and without a space before them, are not generated; other tokens may spell them",
     ),
-    honoured("seed", "the same seed gives the same text, whatever else is in the batch"),
+    honoured(
+        "seed",
+        "the same seed gives the same text, whatever else is in the batch; on Metal tokens that are nearly equally likely may differ",
+    ),
     honoured("n", "completions per prompt, at most 128"),
     honoured("stop", "a string or a list of at most 64"),
     honoured("stop_token_ids", "tokens that end the completion, besides the model's own end tokens"),

@@ -1,5 +1,7 @@
 //! Settings of `doctor`.
 
+use omnibus_engine::{MACS, Mac};
+
 use super::{DOCTOR, MAX};
 use crate::settings::{DoctorSubject, Kind, Scope, Setting};
 
@@ -29,9 +31,27 @@ pub const SETTINGS: &[Setting] = &[
         section: "Kernels",
         commands: DOCTOR,
         scope: Scope::FlagOnly,
-        help: "List what a decode step of a model launches on an NVIDIA GPU, without a GPU or weights: a config.json, its directory, or a preset such as qwen3-0.6b.",
+        help: "List what a decode step of a model launches on an NVIDIA GPU, or on the Mac of --as, without a GPU or weights: a config.json, its directory, or a preset such as qwen3-0.6b.",
         set: |config, value| {
             config.doctor.subject = DoctorSubject::Plan(value.text());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "as",
+        short: None,
+        kind: Kind::Text("MAC"),
+        default: "",
+        section: "Kernels",
+        commands: DOCTOR,
+        scope: Scope::FlagOnly,
+        help: "Print the memory plan that a Mac such as m4-16gb would have for the model of --plan, or for some presets in 4 bits. With --plan, its kernels too.",
+        set: |config, value| {
+            let name = value.text();
+            config.doctor.mac = Some(Mac::named(&name).ok_or_else(|| {
+                let names: Vec<&str> = MACS.iter().map(|mac| mac.name).collect();
+                format!("no Mac {name}; there are {}", names.join(", "))
+            })?);
             Ok(())
         },
     },

@@ -10,10 +10,24 @@ use crate::simd::portable::{I4, Portable};
 #[derive(Clone, Copy)]
 pub(super) struct Neon;
 
+/// Four sums as the registers that intrinsics take.
+#[inline(always)]
+fn as_sums(value: I4) -> int32x4_t {
+    // SAFETY: both are sixteen bytes, of which every value is valid.
+    unsafe { transmute::<I4, int32x4_t>(value) }
+}
+
+/// Sixteen bytes as the registers that intrinsics take.
+#[inline(always)]
+fn as_bytes(value: I4) -> int8x16_t {
+    // SAFETY: both are sixteen bytes, of which every value is valid.
+    unsafe { transmute::<I4, int8x16_t>(value) }
+}
+
 /// Adds the products of signed bytes. (The intrinsic is not in stable Rust.)
 #[inline(always)]
 unsafe fn sdot(sums: I4, w: int8x16_t, x: I4) -> I4 {
-    let (mut sums, x): (int32x4_t, int8x16_t) = (transmute(sums), transmute(x));
+    let (mut sums, x) = (as_sums(sums), as_bytes(x));
     asm!(
         ".arch_extension dotprod",
         "sdot {sums:v}.4s, {w:v}.16b, {x:v}.16b",
@@ -33,7 +47,7 @@ impl Dot for Neon {
 
     #[inline(always)]
     unsafe fn dot_nibbles(sums: I4, w: I4, x: I4) -> I4 {
-        sdot(sums, transmute(w), x)
+        sdot(sums, as_bytes(w), x)
     }
     #[inline(always)]
     unsafe fn finish_nibbles(sums: I4) -> I4 {
@@ -45,7 +59,7 @@ impl Dot for Neon {
         let w: uint8x16_t = transmute(w);
         let low = sdot(sums, vreinterpretq_s8_u8(vandq_u8(w, vdupq_n_u8(0x7f))), x);
         let top = sdot(I4([0; 4]), vreinterpretq_s8_u8(vandq_u8(w, vdupq_n_u8(0x80))), x);
-        transmute(vsubq_s32(transmute(low), transmute(top)))
+        transmute(vsubq_s32(as_sums(low), as_sums(top)))
     }
     #[inline(always)]
     unsafe fn call<W: DotWork>(work: W) -> W::Output {

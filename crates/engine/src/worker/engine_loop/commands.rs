@@ -13,6 +13,7 @@ use super::{ActiveJob, EngineLoop, OFFLOAD_PAUSE, PendingOffload};
 use crate::error::Failure;
 use crate::event::FinishReason;
 use crate::media::picture_runs;
+use crate::memory_response::Response;
 use crate::message::{Answer, Command, Job, JobReport, JobUpdate, QueryId, QueryReply};
 use crate::speculation::DraftUsage;
 use crate::stats::SessionStats;
@@ -85,6 +86,10 @@ impl EngineLoop {
             }
             Command::DropSession(session) => {
                 self.scheduler.drop_session(session);
+            }
+            Command::MemoryPressure(Response::None) => self.buffer_cache.restore(),
+            Command::MemoryPressure(Response::ShrinkCaches | Response::RefuseRequests) => {
+                self.buffer_cache.shrink();
             }
             Command::Stop => return ControlFlow::Break(()),
         }

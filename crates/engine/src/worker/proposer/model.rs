@@ -9,6 +9,7 @@
 //!
 //! Invariant: a wrong entry costs acceptance, never a token.
 
+mod rest;
 mod shown;
 
 use std::collections::BTreeMap;
@@ -18,15 +19,12 @@ use omnibus_kv::{BlockId, BlockTable};
 
 use super::{Computed, DraftContext, DraftNetwork, DraftTokens, Promised, Proposal, Proposer};
 use crate::worker::device_client::DeviceClient;
-use crate::worker::drafting::{DraftReads, DraftSegment};
+use crate::worker::drafting::{DraftReads, DraftSegment, STATES_KEPT_MAX};
+use rest::Rest;
 use shown::Shown;
 
 /// The kind of a draft model's tokens; lower ones are those of n-grams.
 const KIND: DraftKind = DraftKind(DRAFT_KINDS as u8 - 1);
-
-/// Rows whose states the device keeps for a draft head, before they are shown to it without a draft. A row of a step keeps the
-/// states of all rows of the step in memory.
-const STATES_KEPT_MAX: usize = 32;
 
 /// Asks a draft model or head.
 pub(super) struct ModelProposer {
@@ -37,12 +35,21 @@ pub(super) struct ModelProposer {
     /// Most tokens of all sequences that are shown to it at once.
     chunk: usize,
     network: DraftNetwork,
+    /// Of a head.
+    rest: Rest,
 }
 
 impl ModelProposer {
     /// `chunk`: most tokens that are shown to the network at once.
     pub(super) fn new(block_size: usize, chunk: usize, network: DraftNetwork) -> Self {
-        Self { sequences: BTreeMap::new(), filled: BTreeMap::new(), block_size, chunk, network }
+        Self {
+            sequences: BTreeMap::new(),
+            filled: BTreeMap::new(),
+            block_size,
+            chunk,
+            network,
+            rest: Rest::default(),
+        }
     }
 
     /// Rows that the network can compute: a draft head needs the token behind each row, and its state.
@@ -137,11 +144,25 @@ impl Proposer for ModelProposer {
         let most = context.most.min(self.network.most);
         let has_room = context.tokens.len() + most <= self.network.context;
         let is_late = context.tokens.len() > own.computed + self.chunk;
-        let count = if has_room && !is_late { most } else { 0 };
+        let can_begin = own.can_begin(context.tokens.len().saturating_sub(1), self.block_size);
+        let count = if has_room && !is_late && can_begin && !self.rest.rests() { most } else { 0 };
         Proposal { tokens: DraftTokens::Promised(count), kind: KIND }
     }
 
+    fn keeps_states(&self) -> bool {
+        !self.rest.rests()
+    }
+
     fn compute(&mut self, promised: &[Promised<'_>], device: &mut DeviceClient) -> mlx::Result<Computed> {
+        if self.network.reads == DraftReads::States {
+            let count = |of: &&Promised<'_>| of.count > 0;
+            let batch = promised.iter().filter(|of| of.is_decode).count();
+            self.rest.see_step(batch, promised.iter().filter(count).count());
+        }
+        if self.rest.rests() {
+            promised.iter().for_each(|of| self.sequences.entry(of.sequence).or_default().rest());
+            return Ok(Computed { drafts: vec![Vec::new(); promised.len()], load: DraftLoad::default() });
+        }
         let (mut room, mut segments, mut places) = (self.chunk, Vec::new(), Vec::new());
         for (place, of) in promised.iter().enumerate() {
             let own = self.sequences.entry(of.sequence).or_default();

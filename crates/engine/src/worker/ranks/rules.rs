@@ -4,7 +4,7 @@ use crate::device_memory::DeviceMemory;
 use crate::error::StartError;
 use crate::settings::{AsyncScheduling, Settings, WarmUp};
 use crate::speculation::DraftSource;
-use crate::worker::drafting::LoadedDrafter;
+use crate::worker::drafting::{DraftReads, LoadedDrafter};
 use crate::worker::media::MediaEncoding;
 
 const DRAFT_HEAD: &str = "a draft head; use --draft ngram, model or off";
@@ -52,7 +52,7 @@ pub(in crate::worker) fn without_head(
     settings: &Settings,
 ) -> Result<Option<LoadedDrafter>, StartError> {
     match (draft, settings.tensor_parallel_size) {
-        (Some(LoadedDrafter::Head(_)), ranks @ 2..) => {
+        (Some(draft), ranks @ 2..) if draft.reads() == DraftReads::States => {
             Err(StartError::new(format!("--tensor-parallel-size {ranks} does not work with {DRAFT_HEAD}")))
         }
         (draft, _) => Ok(draft),

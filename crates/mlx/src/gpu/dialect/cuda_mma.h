@@ -154,6 +154,8 @@ template <> struct gk_pairs<__half> {
 };
 GK_FN gk_uint gk_opaque(gk_uint x) { gk_uint r; asm volatile("mov.u32 %0, %1;" : "=r"(r) : "r"(x)); return r; }
 #endif
+// A number of tiles of columns as a type.
+template <int N> struct gk_columns { static constexpr int COUNT = N; };
 GK_FN gk_uint gk_word(uint4 v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
 // Codes of weights as pairs of T, each exact.
 // Where a scale is applied to a sum of products, a number is (code + ABOVE) / TIMES of 4 bits (gk_nibbles with SUM_MAGIC), and

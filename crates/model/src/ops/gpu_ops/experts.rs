@@ -2,12 +2,12 @@
 
 use mlx::device::{Backend, backend};
 use mlx::gpu::{
-    AddChosen, Correction, ExpertFactors, ExpertGroups, FewRowsWeight, Route, RouteWeights, WeightedSum,
-    expert_product, expert_rows,
+    AddChosen, Correction, ExpertFactors, ExpertGroups, FewRowsWeight, MatrixUnit, Route, RouteWeights,
+    WeightedSum, expert_product, expert_rows, grouped_product,
 };
-use mlx::{Array, Dtype, QuantMode, Sorted};
+use mlx::{Array, Dtype, Sorted};
 
-use super::linear::unpacked;
+use super::linear::{can_be_unpacked, unpacked};
 use crate::mlps::{ExpertChoice, Router};
 use crate::ops::{ChosenExperts, ExpertVectors, RowOrder, Weight};
 use crate::take_rows::take_rows;
@@ -16,50 +16,90 @@ use crate::take_rows::take_rows;
 /// of 2,048 x 2,048 in 4 bits: MLX's packed product takes 1.6 us a row, the sorted dense one 2 ms for any number.
 const SORT_ROWS: usize = 1536;
 
+/// Pairs of an expert, on average, from which unpacked weights and grouped products by warpgroups are faster than products with packed
+/// weights.
+const GROUPED_PAIRS: usize = 24;
+
 /// Each row through the experts chosen for it, see [`Ops::expert_linear`](crate::ops::Ops::expert_linear); `None` where
 /// MLX's own operation is the best.
 pub(super) fn product(x: &Array, experts: &ChosenExperts, weight: &Weight) -> mlx::Result<Option<Array>> {
     if backend() != Backend::Cuda {
         return Ok(None);
     }
-    if let Some(product) = few_pairs(x, experts, weight)? {
+    let stored = Stored::of(weight)?;
+    let pairs = experts.indices.size();
+    let is_grouped =
+        MatrixUnit::of_device() == MatrixUnit::Warpgroup && pairs > GROUPED_PAIRS * stored.count as usize;
+    if !(is_grouped && stored.can_be_unpacked)
+        && let Some(product) = few_pairs(x, experts, &stored)?
+    {
         return Ok(Some(product));
     }
-    if experts.indices.size() < SORT_ROWS {
+    if !stored.can_be_unpacked || (pairs < SORT_ROWS && !is_grouped) {
         return Ok(None);
     }
-    match weight {
-        Weight::Dense(dense) => sorted(x, experts, dense).map(Some),
-        Weight::Packed(packed) if packed.mode == QuantMode::Affine => {
-            sorted(x, experts, &unpacked(packed, x.dtype()?)?).map(Some)
-        }
-        Weight::Packed(_) => Ok(None),
+    let dense = match weight {
+        Weight::Dense(dense) => dense.clone(),
+        Weight::Packed(packed) => unpacked(packed, x.dtype()?)?,
+    };
+    let rows = x.reshape(&[-1, x.dim(-1)?])?;
+    let [order, starts] = sorted_pairs(experts, stored.count)?;
+    match grouped_product(&rows, [&order, &starts], &dense)? {
+        Some(product) => of_tokens(product, experts).map(Some),
+        None => gathered(x, experts, &dense).map(Some),
+    }
+}
+
+/// Weights of experts.
+struct Stored<'a> {
+    weight: FewRowsWeight<'a>,
+    /// How many experts there are.
+    count: i32,
+    can_be_unpacked: bool,
+}
+
+impl<'a> Stored<'a> {
+    fn of(weight: &'a Weight) -> mlx::Result<Self> {
+        Ok(match weight {
+            Weight::Dense(dense) => {
+                Self { weight: FewRowsWeight::Dense(dense), count: dense.dim(0)?, can_be_unpacked: true }
+            }
+            Weight::Packed(packed) => Self {
+                weight: FewRowsWeight::Packed(packed),
+                count: packed.weight.dim(0)?,
+                can_be_unpacked: can_be_unpacked(packed),
+            },
+        })
     }
 }
 
 /// By our kernel, for steps of decoding rows.
-fn few_pairs(x: &Array, experts: &ChosenExperts, weight: &Weight) -> mlx::Result<Option<Array>> {
-    let (stored, count) = match weight {
-        Weight::Dense(dense) => (FewRowsWeight::Dense(dense), dense.dim(0)?),
-        Weight::Packed(packed) => (FewRowsWeight::Packed(packed), packed.weight.dim(0)?),
-    };
-    let [tokens, chosen] = experts.indices.dims()?;
-    let flat = experts.indices.reshape(&[tokens * chosen])?;
+fn few_pairs(x: &Array, experts: &ChosenExperts, stored: &Stored<'_>) -> mlx::Result<Option<Array>> {
+    let flat = experts.indices.reshape(&[-1])?;
     let rows = x.reshape(&[-1, x.dim(-1)?])?;
-    let sorted = || match experts.sorted.get() {
-        Some(sorted) => Ok(sorted.clone()),
-        None => {
-            let made = match expert_rows(&flat, count)? {
-                Some(made) => Some(made),
-                None => Some(many_rows(experts, count)?),
-            };
-            Ok(experts.sorted.get_or_init(|| made).clone())
-        }
-    };
-    match expert_product(&rows, &flat, stored, sorted)? {
-        Some(product) => product.reshape(&[tokens, chosen, product.dim(-1)?]).map(Some),
+    let sorted = || sorted_pairs(experts, stored.count).map(Some);
+    match expert_product(&rows, &flat, stored.weight, sorted)? {
+        Some(product) => of_tokens(product, experts).map(Some),
         None => Ok(None),
     }
+}
+
+/// Rows of pairs `[pairs, outputs]` as those of tokens, `[tokens, chosen, outputs]`.
+fn of_tokens(pairs: Array, experts: &ChosenExperts) -> mlx::Result<Array> {
+    let [tokens, chosen] = experts.indices.dims()?;
+    pairs.reshape(&[tokens, chosen, pairs.dim(-1)?])
+}
+
+/// What [`expert_rows`] gives, made by the first product that needs it.
+fn sorted_pairs(experts: &ChosenExperts, count: i32) -> mlx::Result<[Array; 2]> {
+    if let Some(sorted) = experts.sorted.get() {
+        return Ok(sorted.clone());
+    }
+    let made = match expert_rows(&experts.indices.reshape(&[-1])?, count)? {
+        Some(made) => made,
+        None => many_rows(experts, count)?,
+    };
+    Ok(experts.sorted.get_or_init(|| made).clone())
 }
 
 /// What [`expert_rows`] gives, for more pairs than it takes.
@@ -71,8 +111,8 @@ fn many_rows(experts: &ChosenExperts, count: i32) -> mlx::Result<[Array; 2]> {
     Ok([order.astype(Dtype::I32)?, below.astype(Dtype::I32)?.sum(&[1])?])
 }
 
-/// With rows in the order of their experts. `weight`: `[experts, out, in]`.
-fn sorted(x: &Array, experts: &ChosenExperts, weight: &Array) -> mlx::Result<Array> {
+/// By MLX's operation, with rows in the order of their experts. `weight`: `[experts, out, in]`.
+fn gathered(x: &Array, experts: &ChosenExperts, weight: &Array) -> mlx::Result<Array> {
     let [tokens, chosen] = experts.indices.dims()?;
     let (rows, inputs) = (tokens * chosen, x.dim(-1)?);
     let RowOrder { order, experts, tokens_of, back } = experts.row_order()?;
@@ -157,7 +197,7 @@ mod tests {
         let experts = Array::from_slice(&[3u32, 0, 1, 3, 2, 0, 1, 2, 0, 1], &[5, 2]).unwrap();
         for x in [normal(&[5, 8], 2), normal(&[5, 2, 8], 3)] {
             let chosen = ChosenExperts::new(experts.clone());
-            let found = sorted(&x, &chosen, &weight).unwrap();
+            let found = gathered(&x, &chosen, &weight).unwrap();
             let expected =
                 Kernels::Mlx.ops().expert_linear(&x, &chosen, &Weight::Dense(weight.clone())).unwrap();
             let (found, expected) = (found.to_vec::<f32>().unwrap(), expected.to_vec::<f32>().unwrap());

@@ -63,7 +63,7 @@ pub(super) fn product(x: &Array, weight: &Weight, bias: Option<&Array>) -> mlx::
         },
         Weight::Packed(packed) => match few_rows(x, FewRowsWeight::Packed(packed), bias)? {
             Some(product) => Ok(Some(product)),
-            None if rows >= UNPACK_ROWS && packed.mode == QuantMode::Affine && bias.is_none() => {
+            None if rows >= UNPACK_ROWS && can_be_unpacked(packed) && bias.is_none() => {
                 x.matmul(&unpacked(packed, x.dtype()?)?.t()?).map(Some)
             }
             None => Ok(None),
@@ -71,7 +71,12 @@ pub(super) fn product(x: &Array, weight: &Weight, bias: Option<&Array>) -> mlx::
     }
 }
 
-/// Affine weights as numbers.
+/// Whether unpacking these weights for a pass is worth it.
+pub(super) fn can_be_unpacked(packed: &Quantized) -> bool {
+    matches!(packed.mode, QuantMode::Affine | QuantMode::Mxfp4)
+}
+
+/// Weights as numbers.
 pub(super) fn unpacked(packed: &Quantized, dtype: Dtype) -> mlx::Result<Array> {
     match unpack(packed, dtype)? {
         Some(weights) => Ok(weights),

@@ -16,6 +16,8 @@ pub(super) struct Shown {
     pub(super) skipped_blocks: usize,
     /// Of a draft head, once a step of the sequence was planned.
     states: Option<StatesKept>,
+    /// Steps left no states since it was shown something, because the head rested.
+    rested: bool,
     /// The blocks that it wrote for this sequence.
     pub(super) blocks: Vec<BlockId>,
     /// Of each full one.
@@ -103,6 +105,26 @@ impl Shown {
         states.end = planned.end;
     }
 
+    /// A step of the sequence leaves no states.
+    pub(super) fn rest(&mut self) {
+        self.rested = true;
+    }
+
+    /// Whether there is a row below `rows` whose state is there, behind those that were missed.
+    pub(super) fn can_begin(&self, rows: usize, block_size: usize) -> bool {
+        !self.rested || self.states.is_some_and(|states| self.begin(states.from, block_size) < rows)
+    }
+
+    /// The row with which the head goes on, where states before `from` are missing: a part of a block was copied with the target's, or
+    /// has keys of another sequence; where more are missing, it begins at the next block.
+    fn begin(&self, from: usize, block_size: usize) -> usize {
+        match from.saturating_sub(self.computed) {
+            0 => self.computed,
+            missing if missing < block_size && !self.rested => from,
+            _ => from.div_ceil(block_size) * block_size,
+        }
+    }
+
     /// How many of `rows` need not be shown if its blocks hold them: not the newest, whose logits give the first draft token,
     /// unless its state is missing.
     pub(super) fn most_found(&self, rows: usize) -> usize {
@@ -112,23 +134,22 @@ impl Shown {
         }
     }
 
-    /// Skips the rows whose states are missing: a part of a block was copied with the target's, or has keys of another sequence;
-    /// where more are missing, the head begins at the next block.
+    /// Skips the rows whose states are missing.
     pub(super) fn skip_missing_states(&mut self, block_size: usize) {
         let Some(StatesKept { from, .. }) = self.states.filter(|states| states.from > self.computed) else {
             return;
         };
-        if from - self.computed >= block_size {
-            self.skipped_blocks = from.div_ceil(block_size);
+        let begin = self.begin(from, block_size);
+        if self.rested || from - self.computed >= block_size {
+            self.skipped_blocks = begin / block_size;
             self.hashes.clear();
-            self.computed = self.skipped_blocks * block_size;
-        } else {
-            self.computed = from;
         }
+        self.computed = begin;
     }
 
     /// The states of all rows before this one were read.
     pub(super) fn read_states(&mut self, end: usize) {
+        self.rested = false;
         if let Some(states) = &mut self.states {
             states.from = states.from.max(end);
         }
@@ -156,6 +177,19 @@ mod tests {
         shown.see_plan(&(0..41));
         shown.skip_missing_states(BLOCK);
         assert_eq!((shown.computed, shown.skipped_blocks), (0, 0));
+    }
+
+    #[test]
+    fn a_head_that_rested_goes_on_at_a_block_whose_states_are_all_there() {
+        let mut shown = after(&[0..40, 40..41], 40);
+        assert!(shown.can_begin(41, BLOCK));
+        shown.rest();
+        shown.see_plan(&(45..46));
+        assert!(!shown.can_begin(48, BLOCK) && shown.can_begin(49, BLOCK));
+        shown.skip_missing_states(BLOCK);
+        assert_eq!((shown.computed, shown.skipped_blocks), (48, 3));
+        shown.read_states(49);
+        assert!(shown.can_begin(49, BLOCK));
     }
 
     #[test]

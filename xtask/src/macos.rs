@@ -1,0 +1,167 @@
+//! `cargo xtask macos [--all-targets]`: clippy over libraries and binaries, or over tests and examples as well, for macOS on Arm, on any machine. Build scripts compile the C++ shim of
+//! `mlx-sys` against the headers of MLX's Metal wheel, with the C++ compiler of the wheel `ziglang`. Nothing is linked or run.
+//!
+//! Both wheels and the compiler's cache stay in `target/macos`, so a second run checks what changed. On macOS there is
+//! nothing to do: clippy itself checks the same code there.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::environment;
+use crate::paths;
+use crate::process::{cargo, run as finish};
+use crate::wheel::{self, Wheel};
+
+/// The compiler's wheel. Pinned: a new clang may find what an old one accepts.
+const ZIG_VERSION: &str = "0.17.1";
+/// What is checked.
+const TARGET: &str = "aarch64-apple-darwin";
+/// The oldest macOS that MLX's wheels support.
+const MACOS: &str = "14.0";
+/// The target in the words of Python's wheels.
+const PLATFORM: &str = "macosx_14_0_arm64";
+
+/// Tests and examples.
+const ALL: &str = "--all-targets";
+
+/// Gets the wheels, if they are not there, and runs clippy.
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    let targets: &[&str] = match arguments {
+        [] => &["--lib", "--bins"],
+        [option] if option == ALL => &[ALL],
+        _ => return Err(format!("takes {ALL} or nothing, not `{}`", arguments.join(" "))),
+    };
+    if cfg!(target_os = "macos") {
+        println!("skipped: clippy on macOS checks the same code");
+        return Ok(());
+    }
+    if !has_target()? {
+        return Ok(());
+    }
+    let folder = paths::target()?.join("macos");
+    let mlx_version = mlx_release()?;
+    let zig = Wheel { name: "ziglang", version: ZIG_VERSION, platform: None };
+    let metal = Wheel { name: "mlx-metal", version: &mlx_version, platform: Some(PLATFORM) };
+    let Some([zig, metal]) = wheel::installed([zig, metal], &folder)? else { return Ok(()) };
+    let tools = Tools::write(&folder)?;
+    let mut clippy = cargo(&["clippy", "--workspace", "--target", TARGET]);
+    clippy.args(targets).args(["--", "-D", "warnings"]);
+    tools.set(&mut clippy);
+    let cache = folder.join("cache");
+    clippy
+        .env("ZIG", zig.join("ziglang/zig"))
+        .envs([("ZIG_GLOBAL_CACHE_DIR", &cache), ("ZIG_LOCAL_CACHE_DIR", &cache)])
+        .env("MLX_DIR", metal.join("mlx"))
+        .env("MACOSX_DEPLOYMENT_TARGET", MACOS);
+    finish(clippy)?;
+    println!(
+        "the workspace passes clippy for {TARGET}, and its shim compiles with MLX {mlx_version} for Metal"
+    );
+    Ok(())
+}
+
+/// Whether the toolchain has the target's standard library. In CI a missing one is an error: no step may pass that has done
+/// nothing.
+fn has_target() -> Result<bool, String> {
+    let mut rustc = Command::new("rustc");
+    rustc.args(["--print", "target-libdir", "--target", TARGET]).current_dir(paths::root());
+    let out = rustc.stdin(Stdio::null()).output().map_err(|error| format!("cannot run rustc: {error}"))?;
+    let folder = String::from_utf8_lossy(&out.stdout);
+    if Path::new(folder.trim()).is_dir() {
+        return Ok(true);
+    }
+    let why = format!("no standard library for {TARGET}: `rustup target add {TARGET}` installs it");
+    if environment::variable("CI").is_some() {
+        return Err(why);
+    }
+    println!("skipped, nothing was checked: {why}");
+    Ok(false)
+}
+
+/// Programs that build scripts call. Their paths and texts are stable, or scripts would run again.
+struct Tools {
+    folder: PathBuf,
+}
+
+impl Tools {
+    const FILES: [(&str, &str); 3] = [
+        ("cc", include_str!("macos/compiler.sh")),
+        ("c++", include_str!("macos/compiler.sh")),
+        ("ar", include_str!("macos/archiver.sh")),
+    ];
+
+    fn write(folder: &Path) -> Result<Self, String> {
+        let folder = folder.join("bin");
+        let failed = |error| format!("cannot write to {}: {error}", folder.display());
+        std::fs::create_dir_all(&folder).map_err(failed)?;
+        for (name, text) in Self::FILES {
+            let path = folder.join(name);
+            if std::fs::read_to_string(&path).ok().as_deref() != Some(text) {
+                std::fs::write(&path, text).map_err(failed)?;
+                std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).map_err(failed)?;
+            }
+        }
+        Ok(Self { folder })
+    }
+
+    /// The variables by which the crate `cc` finds them.
+    fn set(&self, command: &mut Command) {
+        let variables = [("CC", "cc"), ("CXX", "c++"), ("AR", "ar")];
+        for (variable, name) in variables {
+            command.env(format!("{variable}_{}", TARGET.replace('-', "_")), self.folder.join(name));
+        }
+    }
+}
+
+/// The release of MLX that the shim is written against.
+pub fn mlx_release() -> Result<String, String> {
+    let path = paths::root().join("crates/mlx-sys/build.rs");
+    let text =
+        std::fs::read_to_string(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    mlx_version(&text)
+}
+
+/// The release of MLX, from the text of the shim's build script.
+fn mlx_version(script: &str) -> Result<String, String> {
+    let value = |line: &str| {
+        let text = line.strip_prefix("const MLX_VERSION: &str = \"")?.strip_suffix("\";")?;
+        Some(text.to_owned())
+    };
+    script.lines().find_map(value).ok_or_else(|| "crates/mlx-sys/build.rs has no MLX_VERSION".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_the_build_scripts() {
+        let script = "//! Text.\nconst MLX_VERSION: &str = \"1.2.3\";\n";
+        assert_eq!(mlx_version(script), Ok("1.2.3".to_owned()));
+        assert!(mlx_version("const OTHER: &str = \"1.2.3\";").is_err());
+        assert!(mlx_release().is_ok());
+    }
+
+    /// The words that the compiler is called with, or nothing where it is not.
+    fn compiled(name: &str, words: &[&str]) -> String {
+        let folder = std::env::temp_dir().join(format!("omnibus-xtask-macos-{}-{name}", std::process::id()));
+        let tools = Tools::write(&folder).unwrap();
+        let mut compiler = Command::new(tools.folder.join(name));
+        let out = compiler.args(words).env("ZIG", "echo").current_dir(&folder).output().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(out.status.success());
+        String::from_utf8(out.stdout).unwrap().trim().to_owned()
+    }
+
+    #[test]
+    fn the_shim_is_compiled_and_dependencies_are_not() {
+        let arch = ["-arch", "arm64", "--target=arm64-apple-macosx", "-mmacosx-version-min=14.0", "-O0"];
+        let of = |file: &'static str| [&arch[..], &["-o", "x.o", "-c", file]].concat();
+        let own = "-target aarch64-macos.14.0 -fno-sanitize=all -g0 -O0 -o x.o -c";
+        assert_eq!(compiled("c++", &of("/w/mlx-sys/shim/a.cc")), format!("c++ {own} /w/mlx-sys/shim/a.cc"));
+        assert_eq!(compiled("cc", &of("/registry/ring/a.c")), "");
+        // How the crate cc finds out which compiler it is.
+        assert!(compiled("cc", &["-E", "probe.c"]).ends_with("-E probe.c"));
+    }
+}

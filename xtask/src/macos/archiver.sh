@@ -1,0 +1,3 @@
+#!/bin/sh
+# The archiver beside compiler.sh.
+exec "$ZIG" ar "$@"
