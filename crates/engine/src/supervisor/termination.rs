@@ -48,12 +48,12 @@ fn has_ended(process: Pid) -> bool {
 mod tests {
     use std::io::{BufRead, BufReader};
     use std::os::unix::process::{CommandExt, ExitStatusExt};
-    use std::process::{Command, ExitStatus, Stdio};
+    use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 
     use super::*;
 
-    /// Ends a shell that runs the script once it has printed a line. Its input is the socket.
-    fn ended(script: &str, grace: Duration) -> ExitStatus {
+    /// A shell that runs a script, the other end of the socket that is its input, and what it prints after its first line.
+    fn started(script: &str) -> (Child, UnixStream, BufReader<ChildStdout>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut child = Command::new("sh")
             .args(["-c", script])
@@ -62,8 +62,14 @@ mod tests {
             .process_group(0)
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        lines.read_line(&mut String::new()).unwrap();
+        (child, ours, lines)
+    }
+
+    /// How a shell ends that has printed a line.
+    fn ended(script: &str, grace: Duration) -> ExitStatus {
+        let (mut child, ours, _lines) = started(script);
         end_within(&child, &ours, grace);
         child.wait().unwrap()
     }
@@ -92,18 +98,9 @@ mod tests {
 
     #[test]
     fn children_of_a_process_that_has_ended_are_killed() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
         // The child ignores the signal, and has the pipe until it is killed.
         let script = "(trap '' TERM; echo ready; while :; do sleep 0.01; done) & read line";
-        let mut child = Command::new("sh")
-            .args(["-c", script])
-            .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
-            .stdout(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap());
-        lines.read_line(&mut String::new()).unwrap();
+        let (mut child, ours, mut lines) = started(script);
         end_within(&child, &ours, LONG);
         child.wait().unwrap();
         assert_eq!(lines.read_line(&mut String::new()).unwrap(), 0);

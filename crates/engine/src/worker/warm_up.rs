@@ -21,10 +21,11 @@ use crate::settings::{Settings, WarmUp};
 
 /// Tokens of each sequence in each step. Kernels differ by the number of rows, up to some hundred, and where prefill and
 /// decode share a batch.
-const STEPS: [&[usize]; 16] = [
+const STEPS: [&[usize]; 17] = [
     &[512],
     &[256],
     &[128],
+    &[96],
     &[64],
     &[32],
     &[16],

@@ -215,6 +215,7 @@ const PARTS: &[(&str, &str)] = &[
     ("norm_term.h", include_str!("kernels/norm_term.h")),
     ("runs.h", include_str!("kernels/runs.h")),
     ("wmm_body.h", include_str!("kernels/wmm_body.h")),
+    ("wmm_stages.h", include_str!("kernels/wmm_stages.h")),
 ];
 
 /// Built-in arguments of a Metal kernel; MLX declares those that a body names.

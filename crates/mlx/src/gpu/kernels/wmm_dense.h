@@ -58,21 +58,8 @@ if (GK_SIMD >= 4 * WN) {
   GK_WAIT();                                                  // y is not read any more
   int step = 0;
   for (int turn = 0; turn < turns; ++turn) {
-    float acc[MT][4];
-    GK_UNROLL for (int c = 0; c < MT; ++c) { acc[c][0] = acc[c][1] = acc[c][2] = acc[c][3] = 0; }
-    for (int unit = 0; unit < units; ++unit, ++step) {
-      gk_join<ALL>(full(step));
-      const uint4* const at = stage + step % ST * STAGE;
-      const gk_ulong rows = gk_swizzled(at + simd / 4 * 64 * 8, 128), columns = gk_swizzled(at + TILE * 8, 128);
-      gk_warpgroup_begin();
-      GK_UNROLL for (int i = 0; i < 4; ++i) gk_warpgroup<TX, MT>::mma_shared(acc, gk_further(rows, i * 32), gk_further(columns, i * 32));
-      gk_warpgroup_commit();
-      gk_warpgroup_wait<1>();                                 // the products of the stage before are done
-      if (unit > 0) gk_arrive<ALL>(free(step - 1));
-    }
-    gk_warpgroup_wait<0>();
-    gk_settled(acc);
-    if (units > 0) gk_arrive<ALL>(free(step - 1));
+    constexpr int COLUMNS = MT;
+    //@include wmm_stages.h
     const int n0 = (GK_GROUP_X + turn * GK_GROUPS_X) * TILE + simd * 16 + g;
     GK_UNROLL for (int c = 0; c < MT; ++c)
       GK_UNROLL for (int i = 0; i < 4; ++i) {

@@ -61,21 +61,7 @@ if (GK_SIMD >= 4 * WN) {
       const int last = pair + part < end ? pair + part : end;
       auto multiply = [&](auto columns_of) {                  // of 8 pairs each
         constexpr int COLUMNS = decltype(columns_of)::COUNT;
-        float acc[COLUMNS][4];
-        GK_UNROLL for (int c = 0; c < COLUMNS; ++c) { acc[c][0] = acc[c][1] = acc[c][2] = acc[c][3] = 0; }
-        for (int unit = 0; unit < units; ++unit, ++step) {
-          gk_join<ALL>(full(step));
-          const uint4* const at = stage + step % ST * STAGE;
-          const gk_ulong rows = gk_swizzled(at + simd / 4 * 64 * 8, 128), columns = gk_swizzled(at + TILE * 8, 128);
-          gk_warpgroup_begin();
-          GK_UNROLL for (int i = 0; i < 4; ++i) gk_warpgroup<TX, COLUMNS>::mma_shared(acc, gk_further(rows, i * 32), gk_further(columns, i * 32));
-          gk_warpgroup_commit();
-          gk_warpgroup_wait<1>();                             // the products of the stage before are done
-          if (unit > 0) gk_arrive<ALL>(free(step - 1));
-        }
-        gk_warpgroup_wait<0>();
-        gk_settled(acc);
-        gk_arrive<ALL>(free(step - 1));
+        //@include wmm_stages.h
         GK_UNROLL for (int c = 0; c < COLUMNS; ++c)
           GK_UNROLL for (int i = 0; i < 4; ++i) {
             const int p = pair + c * 8 + t * 2 + (i & 1), n = n0 + (i >> 1) * 8;
