@@ -20,8 +20,8 @@ const THREADS: &str = "OMNIBUS_CPU_THREADS";
 const LOG: &str = "OMNIBUS_LOG";
 const LOG_FORMAT: &str = "OMNIBUS_LOG_FORMAT";
 
-/// How `omnibus serve` starts the engine process.
-pub fn isolation(config: &Config) -> Result<Isolation, Error> {
+/// How `omnibus serve` starts the engine process. `label`: the model's name for log lines.
+pub fn isolation(config: &Config, label: Option<String>) -> Result<Isolation, Error> {
     let format = match config.log.format {
         LogFormat::Text => "text",
         LogFormat::Json => "json",
@@ -29,22 +29,24 @@ pub fn isolation(config: &Config) -> Result<Isolation, Error> {
     let mut variables =
         vec![(LOG.into(), config.log.filter.clone().into()), (LOG_FORMAT.into(), format.into())];
     variables.extend(libmlx::engine_variables(&config.isolation, config.engine.device));
-    variables.extend(threads_of_a_rank(config.engine.tensor_parallel_size));
+    variables
+        .extend(threads_of_a_process(config.engine.tensor_parallel_size * config.engine.data_parallel_size));
     Ok(Isolation {
         program: program()?,
         arguments: vec![SUBCOMMAND.into()],
         variables,
+        label,
         watchdog: Duration::from_secs_f64(config.isolation.watchdog_s),
     })
 }
 
-/// By which the ranks of a model share this machine's cores, unless the user says how many threads each has.
-fn threads_of_a_rank(ranks: usize) -> Option<(OsString, OsString)> {
-    if ranks == 1 || environment::variable(THREADS).is_some() {
+/// By which the processes of a model share this machine's cores, unless the user says how many threads each has.
+fn threads_of_a_process(processes: usize) -> Option<(OsString, OsString)> {
+    if processes == 1 || environment::variable(THREADS).is_some() {
         return None;
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    Some((THREADS.into(), (cores / ranks).max(1).to_string().into()))
+    Some((THREADS.into(), (cores / processes).max(1).to_string().into()))
 }
 
 /// Failures injected by tests.

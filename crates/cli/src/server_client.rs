@@ -38,6 +38,8 @@ pub struct ServedModel {
     pub quantization: String,
     /// Where it is: `loaded`, `unloaded`, `loading`, ….
     pub state: String,
+    /// Bytes of its weights that are loaded, and of all, while it is loading.
+    pub progress: Option<(u64, u64)>,
     /// Bytes of memory that it takes, or would take.
     pub memory: Option<u64>,
 }
@@ -124,7 +126,9 @@ fn served(row: &Value) -> Option<ServedModel> {
     let text = |name: &str| row.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let is_loaded = row.get("loaded").and_then(Value::as_bool).unwrap_or(true);
     let status = row.get("status").and_then(|status| status.get("value")?.as_str());
+    let bytes = |name: &str| row.pointer(&format!("/status/progress/{name}")).and_then(Value::as_u64);
     Some(ServedModel {
+        progress: bytes("loaded_bytes").zip(bytes("total_bytes")),
         id: row.get("id")?.as_str()?.to_owned(),
         window: row.get("max_model_len").and_then(Value::as_u64),
         architecture: text("architecture"),

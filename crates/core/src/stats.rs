@@ -131,6 +131,23 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// These statistics with the numbers of another scheduler added that rise and fall: both serve the same model.
+    pub fn plus_gauges(mut self, other: &Self) -> Self {
+        self.queued += other.queued;
+        self.running += other.running;
+        self.suspects += other.suspects;
+        self.sessions += other.sessions;
+        let more = other.groups.iter().skip(self.groups.len()).copied();
+        for (group, of_other) in self.groups.iter_mut().zip(&other.groups) {
+            group.used += of_other.used;
+            group.cached += of_other.cached;
+            group.pinned += of_other.pinned;
+            group.total += of_other.total;
+        }
+        self.groups.extend(more.collect::<Vec<_>>());
+        self
+    }
+
     /// The blocks of all groups, added up.
     pub fn blocks(&self) -> GroupStats {
         self.groups.iter().fold(GroupStats::default(), |sum, group| GroupStats {

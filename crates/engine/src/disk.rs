@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::StartError;
 use crate::fault::FaultPlan;
+use crate::log_span::in_this;
 use crate::settings::DiskSettings;
 use crate::stats::DiskStats;
 use faulty_files::FaultyFiles;
@@ -276,7 +277,7 @@ fn files(faults: &FaultPlan) -> Box<dyn BlockFiles> {
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> std::io::Result<std::thread::JoinHandle<()>> {
-    std::thread::Builder::new().name(name.to_owned()).spawn(body)
+    std::thread::Builder::new().name(name.to_owned()).spawn(in_this(body))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 use std::str::FromStr;
 
+use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
 
 /// The planned faults. Written as `KIND@step=N`, `KIND@over=N`, `KIND@blocks=N`, `KIND@token=N` or
@@ -90,6 +91,8 @@ pub(crate) enum Kind {
     DiskFull,
     /// The thread that reads from disk, with a panic. Its steps count the blocks read.
     DiskReader,
+    /// The process stops itself while it loads its model, until it gets SIGCONT. Its steps count the reports of progress.
+    LoadStop,
 }
 
 /// Where a fault happens.
@@ -98,6 +101,7 @@ enum Site {
     Step,
     Row(RowFault),
     Disk,
+    Load,
 }
 
 /// What fails of one row.
@@ -130,12 +134,20 @@ impl FaultPlan {
         self.0.contains(&Fault { what, when: When::Step(number) })
     }
 
+    /// Stops the process at the report of this number, where that is planned.
+    pub(crate) fn of_load(&self, report: u64) {
+        if self.0.contains(&Fault { what: Kind::LoadStop, when: When::Step(report) }) {
+            // It cannot fail for the own process.
+            let _sent = kill_process(getpid(), Signal::STOP);
+        }
+    }
+
     /// The fault of a sequence's row in a step.
     pub(crate) fn of_row(&self, context: FaultContext, target: FaultTarget<'_>) -> Option<RowFault> {
         let mut applying = self.0.iter().filter(|fault| fault.when.applies(context, std::iter::once(target)));
         applying.find_map(|fault| match fault.what.site() {
             Site::Row(fault) => Some(fault),
-            Site::Step | Site::Disk => None,
+            Site::Step | Site::Disk | Site::Load => None,
         })
     }
 }
@@ -146,6 +158,7 @@ impl Kind {
             Self::NotANumber => Site::Row(RowFault::NotANumber),
             Self::Sampler => Site::Row(RowFault::Sampler),
             Self::DiskFull | Self::DiskReader => Site::Disk,
+            Self::LoadStop => Site::Load,
             Self::Launch
             | Self::Memory
             | Self::LaunchPanic
@@ -171,6 +184,7 @@ const NAMES: &[(&str, Kind)] = &[
     ("sampler", Kind::Sampler),
     ("disk-full", Kind::DiskFull),
     ("disk-reader", Kind::DiskReader),
+    ("load-stop", Kind::LoadStop),
 ];
 
 impl FromStr for FaultPlan {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::load_progress::LoadProgress;
 use crate::memory_plan::MemoryPlan;
 use crate::sampling_parameter::SamplingDefaults;
 
@@ -26,8 +27,8 @@ pub struct ModelInfo {
 pub enum ModelState {
     /// It was not asked to load.
     Unloaded,
-    /// It reads its weights.
-    Loading,
+    /// It reads its weights, and is so far.
+    Loading(LoadProgress),
     /// It serves requests.
     Ready(ModelDetails),
     /// It could not be loaded.
@@ -126,7 +127,7 @@ impl ModelInfo {
     pub fn details(&self) -> Option<&ModelDetails> {
         match &self.state {
             ModelState::Ready(details) => Some(details),
-            ModelState::Unloaded | ModelState::Loading | ModelState::Failed { .. } => None,
+            ModelState::Unloaded | ModelState::Loading(_) | ModelState::Failed { .. } => None,
         }
     }
 }

@@ -26,6 +26,8 @@ mod generation_config;
 mod hidden;
 mod info;
 mod library;
+mod load_progress;
+mod log_span;
 mod logits_processor;
 mod machine;
 mod media;
@@ -72,6 +74,7 @@ pub use info::{
     RequestOrigin, RequestState, SessionInfo,
 };
 pub use library::{check_library, expected_library_version, library_is_loaded, library_path};
+pub use load_progress::LoadProgress;
 pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
 pub use machine::{Gpu, Machine, machine};
 pub use media::{ByteBudget, MediaBytes, MediaItem, MediaSource, Reserved};

@@ -82,7 +82,7 @@ mod tests {
         let readings = vec![Normal, Critical, Critical, Critical, Warning, Normal, Normal];
         let (sent, commands) = channel();
         let sender = CommandSender::new(move |command| sent.send(command).map_err(|_| Disconnected));
-        let status = Arc::new(EngineStatus::new(Duration::from_secs(60)));
+        let status = Arc::new(EngineStatus::new(1, Duration::from_secs(60)));
         let (weak, mut source, mut response) = (Arc::downgrade(&status), Fake(readings), Response::None);
         let mut seen = Vec::new();
         while !source.0.is_empty() {

@@ -73,6 +73,8 @@ pub struct Settings {
     pub session_ttl_s: f64,
     /// Processes that compute the model together, each a part of every layer.
     pub tensor_parallel_size: usize,
+    /// Replicas of the model, at least one: processes that compute requests of their own, each the whole model.
+    pub data_parallel_size: usize,
     /// The device that models run on.
     pub device: DeviceChoice,
     /// What products with quantized weights do with activations on a CPU.
@@ -187,6 +189,7 @@ impl Default for Settings {
             prompt_cache: None,
             session_ttl_s: 3600.0,
             tensor_parallel_size: 1,
+            data_parallel_size: 1,
             device: DeviceChoice::Auto,
             cpu_activations: CpuActivations::default(),
             async_scheduling: AsyncScheduling::default(),

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use crate::error::{Disconnected, StartError};
 use crate::front::{ActiveRequests, Handle, LoadedModel, ModelText, Started, check_names};
+use crate::load_progress::LoadWatch;
 use crate::logits_processor::LogitsProcessors;
 use crate::memory_pressure;
 use crate::message::{CommandSender, JobReport, Report};
@@ -56,7 +57,7 @@ pub fn unloaded(
     let source = only(models)?;
     check_names(&settings.adapters, &source.names())?;
     let names = source.names();
-    Ok(Handle::new(names, Box::new(move || start_engine(&source, &settings, &host))))
+    Ok(Handle::new(names, Box::new(move |progress| start_engine(&source, (&settings, &host), progress))))
 }
 
 fn load(handle: &Handle) -> Result<Handle, StartError> {
@@ -66,13 +67,15 @@ fn load(handle: &Handle) -> Result<Handle, StartError> {
 
 fn start_engine(
     source: &ModelSource,
-    settings: &Settings,
-    host: &EngineHost,
+    (settings, host): (&Settings, &EngineHost),
+    progress: &LoadWatch,
 ) -> Result<LoadedModel, StartError> {
     let text = ModelText::read(&source.files(), settings)?;
     let started = match host {
-        EngineHost::InProcess(processors) => start_in_process(source, settings, processors, text)?,
-        EngineHost::Isolated(isolation) => start_process(source, settings, isolation, text)?,
+        EngineHost::InProcess(processors) => {
+            start_in_process(source, settings, (processors, progress), text)?
+        }
+        EngineHost::Isolated(isolation) => start_process(source, settings, (isolation, progress), text)?,
     };
     if let Some(pressure) = memory_pressure::of_this_machine() {
         memory_pressure::watch(pressure, &started.status, &started.commands);
@@ -83,31 +86,45 @@ fn start_engine(
 fn start_in_process(
     source: &ModelSource,
     settings: &Settings,
-    processors: &LogitsProcessors,
+    (processors, progress): (&LogitsProcessors, &LoadWatch),
     text: ModelText,
 ) -> Result<Started, StartError> {
+    if settings.data_parallel_size > 1 {
+        return Err(StartError::new(format!(
+            "--data-parallel-size {} needs engine processes; leave out --in-process",
+            settings.data_parallel_size
+        )));
+    }
     let (to_loop, inbox) = channel();
     let (to_outputs, reports) = channel();
-    let status = Arc::new(EngineStatus::new(IN_PROCESS_HANG_LIMIT));
-    let by_loop = Arc::clone(&status);
+    let status = Arc::new(EngineStatus::new(1, IN_PROCESS_HANG_LIMIT));
+    let replicas = status.replicas();
     // In one process, jobs have their pixels.
     let report_tx = Box::new(move |Report { jobs, stats, replies, requested_pixels: _ }| {
         // The statistics come first: they include a request's end when its client sees it.
-        by_loop.update(stats, replies);
+        if let [of_loop] = replicas.as_slice() {
+            of_loop.update(stats, replies);
+        }
         to_outputs.send(jobs).map_err(|_| Disconnected)
     });
-    let own = Own { settings: settings.clone(), processors: processors.clone(), launch: None };
+    let watch = progress.clone();
+    let own = Own {
+        settings: settings.clone(),
+        processors: processors.clone(),
+        launch: None,
+        progress: Some(Box::new(move |progress| watch.set(0, progress))),
+    };
     let (ready, thread) = worker::start(source.files(), own, inbox, report_tx)?;
     let commands = CommandSender::new(move |command| to_loop.send(command).map_err(|_| Disconnected));
     let requests = hand_out(reports, &status, &commands)?;
     let processors = processors.clone();
-    Ok(Started { text, ready, commands, thread, requests, status, processors })
+    Ok(Started { text, ready, commands, threads: vec![thread], requests, status, processors })
 }
 
 fn start_process(
     source: &ModelSource,
     settings: &Settings,
-    isolation: &Isolation,
+    (isolation, progress): (&Isolation, &LoadWatch),
     text: ModelText,
 ) -> Result<Started, StartError> {
     let name = match source {
@@ -115,18 +132,19 @@ fn start_process(
         ModelSource::Embedded { .. } => SourceName::Embedded,
     };
     let (to_outputs, reports) = channel();
-    let status = Arc::new(EngineStatus::new(isolation.watchdog));
-    let outputs = Outputs { reports: to_outputs, status: Arc::clone(&status) };
+    let status = Arc::new(EngineStatus::new(settings.data_parallel_size, isolation.watchdog));
+    let outputs = Outputs { reports: to_outputs, status: Arc::clone(&status), progress: progress.clone() };
     let start = Start {
         source: name,
         settings: settings.clone(),
         watchdog: isolation.watchdog,
+        label: isolation.label.clone(),
         variables: isolation.variables.clone(),
     };
-    let Supervised { commands, ready, thread } = supervisor::start(isolation.clone(), start, outputs)?;
+    let Supervised { commands, ready, threads } = supervisor::start(isolation.clone(), start, outputs)?;
     let requests = hand_out(reports, &status, &commands)?;
     let processors = LogitsProcessors::default();
-    Ok(Started { text, ready, commands, thread, requests, status, processors })
+    Ok(Started { text, ready, commands, threads, requests, status, processors })
 }
 
 /// Starts the thread that turns reports into events of the requests it returns.

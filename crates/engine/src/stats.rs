@@ -81,6 +81,23 @@ impl Stats {
         sum.scheduler = self.scheduler.plus_totals(&before.scheduler);
         sum
     }
+
+    /// The statistics of two replicas together. What does not add up is that of the first one.
+    pub(crate) fn beside(&self, other: &Self) -> Self {
+        let mut sum = self.plus_totals(other);
+        sum.scheduler = sum.scheduler.plus_gauges(&other.scheduler);
+        sum.swap.used_bytes += other.swap.used_bytes;
+        sum.swap.limit_bytes += other.swap.limit_bytes;
+        sum.grammar.sequences += other.grammar.sequences;
+        sum.media.entries += other.media.entries;
+        sum.media.bytes += other.media.bytes;
+        sum.media.limit_bytes += other.media.limit_bytes;
+        sum.active_memory_bytes += other.active_memory_bytes;
+        sum.peak_memory_bytes += other.peak_memory_bytes;
+        sum.cache_memory_bytes += other.cache_memory_bytes;
+        sum.retry_after_s = self.retry_after_s.min(other.retry_after_s);
+        sum
+    }
 }
 
 /// Statistics of the disk cache. Those named `…_total` only grow.

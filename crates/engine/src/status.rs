@@ -1,8 +1,9 @@
 //! The engine's latest statistics, whether it makes progress, and replies to queries.
 
-use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+mod queries;
+
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::error::Failure;
@@ -10,15 +11,25 @@ use crate::info::Health;
 use crate::memory_response::Response;
 use crate::message::{Answer, QueryId, QueryReply, StatsReport};
 use crate::stats::Stats;
+use queries::Queries;
 
 /// Hang limit of an engine in this process, which no watchdog restarts.
 pub(crate) const IN_PROCESS_HANG_LIMIT: Duration = Duration::from_secs(120);
 
-/// The engine's latest statistics and its state, shared by the handle and the thread that receives reports.
+/// The latest statistics and the state of a model's engine, of each of its replicas: shared by the handle and the threads
+/// that receive reports.
 pub(crate) struct EngineStatus {
-    snapshot: Mutex<Snapshot>,
+    replicas: Vec<Arc<Mutex<Snapshot>>>,
+    queries: Arc<Mutex<Queries>>,
+    memory_response: Mutex<Response>,
     /// An engine with work whose last report is older than this counts as hung. The watchdog's limit, where there is one.
     hang_limit: Duration,
+}
+
+/// The part of the status that one replica writes.
+pub(crate) struct ReplicaStatus {
+    snapshot: Arc<Mutex<Snapshot>>,
+    queries: Arc<Mutex<Queries>>,
 }
 
 struct Snapshot {
@@ -28,10 +39,6 @@ struct Snapshot {
     earlier: Stats,
     reported_at: Instant,
     state: EngineState,
-    memory_response: Response,
-    /// Queries without a reply. Dropping a sender ends the wait for it.
-    queries: BTreeMap<QueryId, Sender<Answer>>,
-    next_query: QueryId,
 }
 
 enum EngineState {
@@ -57,41 +64,159 @@ pub(crate) enum RetryState {
 }
 
 impl Snapshot {
+    fn new() -> Self {
+        let (stats, earlier) = Default::default();
+        Self { stats, earlier, reported_at: Instant::now(), state: EngineState::Running }
+    }
+
     /// Keeps the totals of a process that has ended.
     fn carry_totals(&mut self) {
         let mut earlier = self.stats.plus_totals(&self.earlier);
         earlier.engine_restarts_total += 1;
-        self.queries.clear();
         self.stats = Stats { scheduler: self.stats.scheduler.without_blocks(), ..Stats::default() };
         self.earlier = earlier;
+    }
+
+    fn totals(&self) -> Stats {
+        self.stats.plus_totals(&self.earlier)
+    }
+
+    /// Why new requests are refused, while the model cannot be loaded.
+    fn refusal(&self) -> Option<Failure> {
+        let EngineState::LoadFailed { why, retry_at, requests: RetryState::Refusing } = &self.state else {
+            return None;
+        };
+        let wait_s = retry_at.saturating_duration_since(Instant::now()).as_secs_f64().ceil();
+        let message = format!("the engine cannot be loaded: {why}");
+        Some(Failure::Unavailable { message, retry_after_s: Some((wait_s as u64).max(1)) })
+    }
+
+    fn health(&self, hang_limit: Duration) -> Health {
+        let scheduler = &self.stats.scheduler;
+        match &self.state {
+            EngineState::Stopped => Health { alive: false, detail: "the engine has stopped".to_owned() },
+            EngineState::Restarting => Health { alive: false, detail: "the engine restarts".to_owned() },
+            EngineState::LoadFailed { why, .. } => {
+                Health { alive: false, detail: format!("the engine cannot be loaded: {why}") }
+            }
+            EngineState::Running if scheduler.queued + scheduler.running == 0 => {
+                Health { alive: true, detail: "idle".to_owned() }
+            }
+            EngineState::Running => {
+                let silent = self.reported_at.elapsed();
+                let steps = self.stats.steps_total;
+                let detail = format!("{steps} steps done, the last {:.1} s ago", silent.as_secs_f64());
+                Health { alive: silent < hang_limit, detail }
+            }
+        }
     }
 }
 
 impl EngineStatus {
-    /// The status of an engine that counts as hung after `hang_limit` without a report.
-    pub(crate) fn new(hang_limit: Duration) -> Self {
-        let (stats, earlier) = Default::default();
-        let snapshot = Snapshot {
-            stats,
-            earlier,
-            reported_at: Instant::now(),
-            state: EngineState::Running,
-            memory_response: Response::None,
-            queries: BTreeMap::new(),
-            next_query: QueryId(0),
-        };
-        Self { snapshot: Mutex::new(snapshot), hang_limit }
+    /// The status of an engine of so many replicas, each of which counts as hung after `hang_limit` without a report.
+    pub(crate) fn new(replicas: usize, hang_limit: Duration) -> Self {
+        let replicas = (0..replicas).map(|_| Arc::new(Mutex::new(Snapshot::new()))).collect();
+        Self { replicas, queries: Arc::default(), memory_response: Mutex::new(Response::None), hang_limit }
     }
 
+    /// What each replica writes.
+    pub(crate) fn replicas(&self) -> Vec<ReplicaStatus> {
+        let part =
+            |snapshot| ReplicaStatus { snapshot: Arc::clone(snapshot), queries: Arc::clone(&self.queries) };
+        self.replicas.iter().map(part).collect()
+    }
+
+    /// A new query to all replicas, and where their answer comes. The channel closes if one ends before.
+    pub(crate) fn new_query(&self) -> (QueryId, Receiver<Answer>) {
+        lock(&self.queries).begin(self.replicas.len())
+    }
+
+    /// Drops a query whose reply is no longer awaited.
+    pub(crate) fn end_query(&self, query: QueryId) {
+        lock(&self.queries).end(query);
+    }
+
+    /// The engine has stopped for good.
+    pub(crate) fn set_stopped(&self) {
+        for replica in &self.replicas {
+            lock(replica).state = EngineState::Stopped;
+        }
+        lock(&self.queries).end_all();
+    }
+
+    /// The statistics of all replicas together.
+    pub(crate) fn stats(&self) -> Stats {
+        let each = self.replica_stats().into_iter();
+        each.reduce(|sum, replica| sum.beside(&replica)).unwrap_or_default()
+    }
+
+    /// The statistics of each replica.
+    pub(crate) fn replica_stats(&self) -> Vec<Stats> {
+        self.replicas.iter().map(|replica| lock(replica).totals()).collect()
+    }
+
+    /// Which replicas have a process that computes.
+    pub(crate) fn running_replicas(&self) -> Vec<bool> {
+        let runs = |replica: &Arc<Mutex<Snapshot>>| matches!(lock(replica).state, EngineState::Running);
+        self.replicas.iter().map(runs).collect()
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.replicas.iter().map(|replica| lock(replica).stats.scheduler.running).sum()
+    }
+
+    pub(crate) fn retry_after_s(&self) -> u64 {
+        let each = self.replicas.iter().map(|replica| lock(replica).stats.retry_after_s);
+        each.min().unwrap_or_default().max(1)
+    }
+
+    /// Why new requests are refused, while no replica can load the model.
+    pub(crate) fn refusal(&self) -> Option<Failure> {
+        let each: Option<Vec<Failure>> =
+            self.replicas.iter().map(|replica| lock(replica).refusal()).collect();
+        each?.into_iter().next()
+    }
+
+    /// Memory pressure has this response.
+    pub(crate) fn set_memory_response(&self, response: Response) {
+        *lock(&self.memory_response) = response;
+    }
+
+    /// Whether there is memory for new requests.
+    pub(crate) fn admits(&self) -> bool {
+        *lock(&self.memory_response) != Response::RefuseRequests
+    }
+
+    /// Whether one replica or more makes progress. What is not well is named.
+    pub(crate) fn health(&self) -> Health {
+        let health = self.progress();
+        match lock(&self.memory_response).detail() {
+            "" => health,
+            pressure => Health { detail: format!("{}; {pressure}", health.detail), ..health },
+        }
+    }
+
+    fn progress(&self) -> Health {
+        let health = |replica: &Arc<Mutex<Snapshot>>| lock(replica).health(self.hang_limit);
+        let mut each: Vec<Health> = self.replicas.iter().map(health).collect();
+        if each.len() == 1 {
+            return each.remove(0);
+        }
+        let alive = each.iter().any(|health| health.alive);
+        let details = each.iter().enumerate();
+        let details = details.map(|(replica, health)| format!("replica {replica}: {}", health.detail));
+        Health { alive, detail: details.collect::<Vec<_>>().join("; ") }
+    }
+}
+
+impl ReplicaStatus {
     /// Stores a report's statistics, if it has any, and delivers its replies.
     pub(crate) fn update(&self, stats: Option<Box<StatsReport>>, replies: Vec<QueryReply>) {
-        let mut snapshot = self.lock();
-        snapshot.reported_at = Instant::now();
-        for QueryReply { query, answer } in replies {
-            if let Some(waiting) = snapshot.queries.remove(&query) {
-                let _timed_out = waiting.send(answer);
-            }
+        if !replies.is_empty() {
+            lock(&self.queries).answer(replies);
         }
+        let mut snapshot = lock(&self.snapshot);
+        snapshot.reported_at = Instant::now();
         let Some(stats) = stats else { return };
         let StatsReport { stats, steps } = *stats;
         snapshot.stats = stats;
@@ -101,120 +226,46 @@ impl EngineStatus {
         }
     }
 
-    /// A new query, and where its answer comes. The channel closes if the engine ends before.
-    pub(crate) fn new_query(&self) -> (QueryId, Receiver<Answer>) {
-        let (reply, replies) = channel();
-        let mut snapshot = self.lock();
-        let query = snapshot.next_query;
-        snapshot.next_query.0 += 1;
-        snapshot.queries.insert(query, reply);
-        (query, replies)
-    }
-
-    /// Drops a query whose reply is no longer awaited.
+    /// Drops a query that the replica cannot answer.
     pub(crate) fn end_query(&self, query: QueryId) {
-        self.lock().queries.remove(&query);
+        lock(&self.queries).end(query);
     }
 
     /// The process has died. Its requests resume soon, so the queue's limit stays as it was.
     pub(crate) fn set_restarting(&self) {
-        let mut snapshot = self.lock();
+        let mut snapshot = lock(&self.snapshot);
         snapshot.state = EngineState::Restarting;
         snapshot.carry_totals();
+        lock(&self.queries).end_all();
     }
 
     /// A process could not load its model. The next attempt is at `retry_at`.
     pub(crate) fn set_load_failed(&self, why: &str, retry_at: Instant, requests: RetryState) {
-        let mut snapshot = self.lock();
+        let mut snapshot = lock(&self.snapshot);
         snapshot.carry_totals();
         snapshot.earlier.engine_load_failures_total += 1;
         if requests == RetryState::Refusing {
             (snapshot.stats.scheduler.queued, snapshot.stats.scheduler.running) = (0, 0);
         }
         snapshot.state = EngineState::LoadFailed { why: why.to_owned(), retry_at, requests };
+        lock(&self.queries).end_all();
     }
 
     /// The process has loaded its model.
     pub(crate) fn set_running(&self) {
-        let mut snapshot = self.lock();
+        let mut snapshot = lock(&self.snapshot);
         (snapshot.state, snapshot.reported_at) = (EngineState::Running, Instant::now());
-    }
-
-    /// The engine has stopped for good.
-    pub(crate) fn set_stopped(&self) {
-        let mut snapshot = self.lock();
-        snapshot.state = EngineState::Stopped;
-        snapshot.queries.clear();
-    }
-
-    pub(crate) fn stats(&self) -> Stats {
-        let snapshot = self.lock();
-        snapshot.stats.plus_totals(&snapshot.earlier)
-    }
-
-    pub(crate) fn running(&self) -> usize {
-        self.lock().stats.scheduler.running
-    }
-
-    pub(crate) fn retry_after_s(&self) -> u64 {
-        self.lock().stats.retry_after_s.max(1)
     }
 
     /// Why new requests are refused, while the model cannot be loaded.
     pub(crate) fn refusal(&self) -> Option<Failure> {
-        let EngineState::LoadFailed { why, retry_at, requests: RetryState::Refusing } = &self.lock().state
-        else {
-            return None;
-        };
-        let wait_s = retry_at.saturating_duration_since(Instant::now()).as_secs_f64().ceil();
-        let message = format!("the engine cannot be loaded: {why}");
-        Some(Failure::Unavailable { message, retry_after_s: Some((wait_s as u64).max(1)) })
+        lock(&self.snapshot).refusal()
     }
+}
 
-    /// Memory pressure has this response.
-    pub(crate) fn set_memory_response(&self, response: Response) {
-        self.lock().memory_response = response;
-    }
-
-    /// Whether there is memory for new requests.
-    pub(crate) fn admits(&self) -> bool {
-        self.lock().memory_response != Response::RefuseRequests
-    }
-
-    pub(crate) fn health(&self) -> Health {
-        let health = self.progress();
-        match self.lock().memory_response.detail() {
-            "" => health,
-            pressure => Health { detail: format!("{}; {pressure}", health.detail), ..health },
-        }
-    }
-
-    fn progress(&self) -> Health {
-        let snapshot = self.lock();
-        match &snapshot.state {
-            EngineState::Stopped => Health { alive: false, detail: "the engine has stopped".to_owned() },
-            EngineState::Restarting => Health { alive: false, detail: "the engine restarts".to_owned() },
-            EngineState::LoadFailed { why, .. } => {
-                Health { alive: false, detail: format!("the engine cannot be loaded: {why}") }
-            }
-            EngineState::Running
-                if snapshot.stats.scheduler.queued + snapshot.stats.scheduler.running == 0 =>
-            {
-                Health { alive: true, detail: "idle".to_owned() }
-            }
-            EngineState::Running => {
-                let silent = snapshot.reported_at.elapsed();
-                let steps = snapshot.stats.steps_total;
-                let detail = format!("{steps} steps done, the last {:.1} s ago", silent.as_secs_f64());
-                Health { alive: silent < self.hang_limit, detail }
-            }
-        }
-    }
-
-    /// A panic cannot leave the statistics half-written.
-    fn lock(&self) -> MutexGuard<'_, Snapshot> {
-        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// A panic cannot leave the statistics half-written.
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -223,9 +274,9 @@ mod tests {
 
     /// Whether an engine with work is healthy `silent` seconds after its last report.
     fn is_alive(hang_limit_s: u64, silent_s: u64) -> bool {
-        let status = EngineStatus::new(Duration::from_secs(hang_limit_s));
+        let status = EngineStatus::new(1, Duration::from_secs(hang_limit_s));
         {
-            let mut snapshot = status.lock();
+            let mut snapshot = lock(&status.replicas[0]);
             snapshot.stats.scheduler.running = 1;
             snapshot.reported_at -= Duration::from_secs(silent_s);
         }
@@ -236,5 +287,27 @@ mod tests {
     fn an_engine_hangs_after_the_watchdogs_limit() {
         assert!(is_alive(120, 90));
         assert!(!is_alive(60, 90));
+    }
+
+    #[test]
+    fn an_engine_is_well_while_one_replica_runs_and_counts_for_all() {
+        let status = EngineStatus::new(2, Duration::from_secs(60));
+        let [first, second] = &status.replicas()[..] else { panic!("two replicas") };
+        let stats = Stats { process: 7, steps_total: 3, ..Stats::default() };
+        first.update(Some(Box::new(StatsReport { stats, steps: Vec::new() })), Vec::new());
+        first.set_restarting();
+        let stats = Stats { process: 8, steps_total: 4, retry_after_s: 5, ..Stats::default() };
+        second.update(Some(Box::new(StatsReport { stats, steps: Vec::new() })), Vec::new());
+        assert_eq!(
+            status.health(),
+            Health { alive: true, detail: "replica 0: the engine restarts; replica 1: idle".to_owned() }
+        );
+        assert_eq!((status.running_replicas(), status.refusal()), (vec![false, true], None));
+        let stats = status.stats();
+        assert_eq!((stats.steps_total, stats.engine_restarts_total), (7, 1));
+        first.set_load_failed("no file", Instant::now(), RetryState::Refusing);
+        assert!(first.refusal().is_some() && status.refusal().is_none(), "the other one takes them");
+        second.set_load_failed("no file", Instant::now(), RetryState::Refusing);
+        assert!(status.refusal().is_some() && !status.health().alive);
     }
 }

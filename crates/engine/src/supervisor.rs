@@ -7,11 +7,15 @@
 //! watchdog's limit. Jobs are not held for a model that cannot be loaded.
 
 mod adapters;
+mod input;
 mod job_journal;
 mod journaled_job;
 mod load_retry;
+mod replicas;
+mod start;
 mod termination;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::{self, BufReader};
 use std::ops::ControlFlow;
@@ -21,20 +25,25 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::error::Disconnected;
 use crate::error::StartError;
 use crate::event::FinishReason;
+use crate::load_progress::LoadWatch;
+use crate::log_span::in_this;
 use crate::media::MediaKey;
-use crate::message::{Command, CommandSender, JobId, JobReport, JobUpdate, Ready, Report};
+use crate::message::{Command, JobId, JobReport, JobUpdate, Ready, Report};
 use crate::process::wire::{self, FromEngine, Start, ToEngine};
-use crate::status::EngineStatus;
+use crate::status::ReplicaStatus;
 use adapters::LoadingAdapters;
+use input::Input;
 use job_journal::{Cancelled, JobJournal};
+use journaled_job::JournaledJob;
 use load_retry::LoadRetry;
+use replicas::Replicas;
+pub(crate) use start::{Outputs, Supervised, start};
 use termination::terminate;
 
 /// How the engine process is started and watched.
@@ -46,6 +55,8 @@ pub struct Isolation {
     pub arguments: Vec<OsString>,
     /// Added to this process's environment.
     pub variables: Vec<(OsString, OsString)>,
+    /// The model's name for log lines; `None` in a server of one model.
+    pub label: Option<String>,
     /// A process that has work and sends no report for this long is terminated. Loading a model does not count.
     pub watchdog: Duration,
 }
@@ -59,71 +70,22 @@ const STABLE_PAUSES: u32 = 10;
 /// How long a stop waits for the process, which may be in a long step, before it kills it.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the supervisor's thread receives.
-enum Input {
-    /// From the front.
-    Command(Command),
-    /// From the process of that number.
-    Message(u64, FromEngine),
-    /// That process has closed its socket.
-    HungUp(u64),
-}
-
-/// Receives reports and state changes.
-pub(crate) struct Outputs {
-    /// Closed when the engine has stopped.
-    pub(crate) reports: Sender<Vec<JobReport>>,
-    pub(crate) status: Arc<EngineStatus>,
-}
-
-/// A running engine process, as its user sees it.
-pub(crate) struct Supervised {
-    pub(crate) commands: CommandSender,
-    pub(crate) ready: Ready,
-    pub(crate) thread: JoinHandle<()>,
-}
-
-/// Starts the process and waits until its model is loaded.
-pub(crate) fn start(isolation: Isolation, start: Start, outputs: Outputs) -> Result<Supervised, StartError> {
-    let (to_supervisor, inbox) = channel();
-    let (ready_tx, ready_rx) = channel();
-    let supervisor = Supervisor {
-        isolation,
-        start,
-        to_self: to_supervisor.clone(),
-        inbox,
-        outputs,
-        journal: JobJournal::default(),
-        process: None,
-        number: 0,
-        pause: PAUSE_MIN,
-        load_retry: LoadRetry::default(),
-        restart_at: None,
-        adapters: LoadingAdapters::default(),
-    };
-    let thread = std::thread::Builder::new()
-        .name("omnibus-supervisor".to_owned())
-        .spawn(move || supervisor.run(&ready_tx))
-        .map_err(|error| StartError::new(format!("cannot start a thread: {error}")))?;
-    let send = move |command| to_supervisor.send(Input::Command(command)).map_err(|_| Disconnected);
-    match ready_rx.recv() {
-        Ok(Ok(ready)) => Ok(Supervised { commands: CommandSender::new(send), ready, thread }),
-        Ok(Err(error)) => {
-            let _reported = thread.join();
-            Err(error)
-        }
-        Err(_) => Err(StartError::new("the engine's supervisor ended while the model was loading")),
-    }
-}
-
 struct Supervisor {
     isolation: Isolation,
     start: Start,
+    /// Its number among the replicas of the model.
+    replica: usize,
+    replicas: Arc<Replicas>,
     /// For the threads that read processes' sockets.
     to_self: Sender<Input>,
     inbox: Receiver<Input>,
-    outputs: Outputs,
+    /// Closed when the engine has stopped.
+    reports: Sender<Vec<JobReport>>,
+    status: ReplicaStatus,
+    progress: LoadWatch,
     journal: JobJournal,
+    /// Jobs that were sent to other replicas. Their cancellation may come here first.
+    moved: BTreeSet<JobId>,
     process: Option<EngineProcess>,
     /// Of the last process.
     number: u64,
@@ -176,8 +138,15 @@ impl Supervisor {
                     self.set_running();
                     return Ok(*ready);
                 }
+                Ok(Input::Message(_, FromEngine::Loading(progress))) => {
+                    self.progress.set(self.replica, progress);
+                }
                 Ok(Input::Message(_, FromEngine::Refused(why))) => return Err(StartError::new(why)),
-                Ok(Input::Message(_, FromEngine::Report(_)) | Input::Command(_)) => {}
+                Ok(Input::Command(Command::Stop)) => {
+                    return Err(StartError::new("another replica of the model could not be loaded"));
+                }
+                // The front sends nothing else before all replicas are loaded.
+                Ok(Input::Message(_, FromEngine::Report(_)) | Input::Command(_) | Input::Job(_)) => {}
                 Ok(Input::HungUp(_)) | Err(_) => {
                     let status = self.end_process();
                     return Err(StartError::crashed(format!(
@@ -196,6 +165,7 @@ impl Supervisor {
         match input {
             Ok(Input::Command(Command::Stop)) => return ControlFlow::Break(()),
             Ok(Input::Command(command)) => self.handle_command(command),
+            Ok(Input::Job(job)) => self.handle_job(*job),
             Ok(Input::Message(number, message)) if self.is_current(number) => self.handle_message(message),
             Ok(Input::HungUp(number)) if self.is_current(number) => self.handle_hang_up(),
             // From an earlier process.
@@ -253,16 +223,9 @@ impl Supervisor {
 
     fn handle_command(&mut self, command: Command) {
         match command {
-            Command::Submit(job) => match self.outputs.status.refusal() {
-                Some(failure) => {
-                    let update = JobUpdate::Failed(failure);
-                    self.report(vec![JobReport { job: job.id, update }]);
-                }
-                None => self.journal.insert(*job, Instant::now()),
-            },
             Command::Cancel(job) => self.cancel(job),
             Command::ListSessions(query) | Command::LoadAdapter(query, _) if self.process.is_none() => {
-                self.outputs.status.end_query(query);
+                self.status.end_query(query);
             }
             command @ (Command::ListSessions(_)
             | Command::DropSession(_)
@@ -273,7 +236,29 @@ impl Supervisor {
                 self.adapters.requested(&command, &mut self.start.settings.adapters);
                 self.send(&[ToEngine::Command(command)]);
             }
-            Command::Stop => {}
+            // A job comes with its place at this replica.
+            Command::Submit(_) | Command::Stop => {}
+        }
+    }
+
+    fn handle_job(&mut self, job: JournaledJob) {
+        match self.status.refusal() {
+            Some(failure) => {
+                let update = JobUpdate::Failed(failure);
+                self.report(vec![JobReport { job: job.job.id, update }]);
+            }
+            None => self.journal.insert(job),
+        }
+    }
+
+    /// Sends jobs that wait for a process to replicas that have one.
+    fn move_jobs(&mut self) {
+        let jobs = self.journal.take_movable();
+        let ids: Vec<JobId> = jobs.iter().map(|job| job.job.id).collect();
+        self.moved.extend(ids);
+        for job in self.replicas.move_jobs(self.replica, jobs) {
+            self.moved.remove(&job.job.id);
+            self.journal.insert(JournaledJob { moved: false, ..job });
         }
     }
 
@@ -284,6 +269,10 @@ impl Supervisor {
                 self.report(vec![JobReport { job, update }]);
             }
             Cancelled::Forward => self.send(&[ToEngine::Command(Command::Cancel(job))]),
+            // It was sent before the job: now it comes after it.
+            Cancelled::Unknown if self.moved.remove(&job) => {
+                let _stopping = self.replicas.send(Command::Cancel(job));
+            }
             Cancelled::Unknown => {}
         }
     }
@@ -294,6 +283,8 @@ impl Supervisor {
                 tracing::info!("the engine's process has been started again");
                 self.set_running();
             }
+            // The model is served already: requests wait, and /health names the restart.
+            FromEngine::Loading(_) => {}
             FromEngine::Refused(why) => {
                 self.end_process();
                 self.load_failed(&why);
@@ -304,7 +295,7 @@ impl Supervisor {
                 if let Some(process) = &mut self.process {
                     process.last_report = Instant::now();
                 }
-                self.outputs.status.update(stats, replies);
+                self.status.update(stats, replies);
                 self.send_pixels(&requested_pixels);
                 let jobs = self.journal.record(jobs);
                 self.report(jobs);
@@ -328,13 +319,15 @@ impl Supervisor {
             (process.state, process.last_report) = (ProcessState::Running { since: now }, now);
         }
         self.load_retry.succeeded();
-        self.outputs.status.set_running();
+        // What was sent before them has long come.
+        self.moved.clear();
+        self.status.set_running();
     }
 
     /// Passes reports on to the clients' outputs.
     fn report(&mut self, reports: Vec<JobReport>) {
         if !reports.is_empty() {
-            let _ends_with_the_handle = self.outputs.reports.send(reports);
+            let _ends_with_the_handle = self.reports.send(reports);
         }
     }
 
@@ -375,13 +368,15 @@ impl Supervisor {
     fn crashed(&mut self) {
         let status = self.end_process();
         tracing::error!(
+            replica = self.replica,
             status,
             pause_s = self.pause.as_secs_f64(),
             "the engine's process has ended; starting another"
         );
-        self.outputs.status.set_restarting();
+        self.status.set_restarting();
         let ended = self.journal.crashed();
         self.report(ended);
+        self.move_jobs();
         self.restart_at = Some(Instant::now() + self.pause);
         self.pause = (self.pause * 2).min(PAUSE_MAX);
     }
@@ -393,8 +388,9 @@ impl Supervisor {
         self.restart_at = Some(retry_at);
         tracing::error!(why, pause_s = pause.as_secs_f64(), "the engine cannot be loaded; trying again");
         self.journal.take_back();
-        self.outputs.status.set_load_failed(why, retry_at, self.load_retry.state());
-        if let Some(failure) = self.outputs.status.refusal() {
+        self.status.set_load_failed(why, retry_at, self.load_retry.state());
+        self.move_jobs();
+        if let Some(failure) = self.status.refusal() {
             let failed = self.journal.fail_all(&failure);
             self.report(failed);
         }
@@ -420,7 +416,7 @@ impl Supervisor {
         let from = BufReader::new(ours.try_clone()?);
         let listener = std::thread::Builder::new()
             .name("omnibus-listener".to_owned())
-            .spawn(move || listen(number, from, &to_supervisor))?;
+            .spawn(in_this(move || listen(number, from, &to_supervisor)))?;
         let (state, last_report) = (ProcessState::Loading, Instant::now());
         self.process = Some(EngineProcess { child, socket: ours, state, last_report, listener });
         self.send(&[ToEngine::Start(Box::new(self.start.clone()))]);

@@ -27,6 +27,7 @@ mod prompt_logprobs;
 mod prompt_output;
 mod proposer;
 mod ranks;
+mod replica_share;
 mod step_input;
 mod token_logits;
 mod warm_up;
@@ -35,11 +36,13 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
-use omnibus_model::{Head, Kernels, Model, Shard, Source};
+use omnibus_model::{Head, Kernels, Loading, Model, Shard, Source};
 
 use crate::device_memory::DeviceMemory;
 use crate::error::StartError;
 use crate::front::tokenizer_of;
+use crate::load_progress::{LoadProgress, ProgressSender};
+use crate::log_span::in_this;
 use crate::logits_processor::LogitsProcessors;
 use crate::memory_plan::MemoryPlan;
 use crate::message::{Command, Ready, ReportSender};
@@ -66,6 +69,8 @@ pub(crate) struct Own {
     pub(crate) processors: LogitsProcessors,
     /// How further ranks are started; `None` inside of the front's process.
     pub(crate) launch: Option<RankLaunch>,
+    /// Where the progress of the load goes.
+    pub(crate) progress: Option<ProgressSender>,
 }
 
 /// Starts the thread and waits until it has loaded its model. The process must not exit before the thread has ended: at
@@ -89,7 +94,7 @@ pub(crate) fn start(
     };
     let thread = std::thread::Builder::new()
         .name("omnibus-engine".to_owned())
-        .spawn(body)
+        .spawn(in_this(body))
         .map_err(|error| StartError::new(format!("cannot start a thread: {error}")))?;
     match ready_rx.recv() {
         Ok(Ok(ready)) => Ok((ready, thread)),
@@ -119,7 +124,7 @@ struct Loaded {
     energy: Option<engine_loop::LoopEnergy>,
 }
 
-fn load(source: &Source, Own { settings, processors, launch }: &Own) -> Result<Loaded, StartError> {
+fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -> Result<Loaded, StartError> {
     choose_device(settings.device)?;
     let config = source.config().map_err(StartError::new)?;
     MemoryPlan::check_weights(source, &settings.speculation, &DeviceMemory::read(settings.memory_limit))?;
@@ -129,9 +134,11 @@ fn load(source: &Source, Own { settings, processors, launch }: &Own) -> Result<L
         settings.power_model_watts,
     );
     let kernels = kernels_of(settings);
+    let settings = &replica_share::settings_of_a_replica(settings)?;
     let settings = &ranks::settings_of_a_rank(settings)?;
     let group = RankGroup::start(source, settings, launch.as_ref())?;
-    let model = load_model(source, kernels, settings, group.as_ref().map(RankGroup::shard))?;
+    let shard = group.as_ref().map(RankGroup::shard);
+    let model = load_model(source, kernels, settings, (shard, progress.as_ref()))?;
     let media = media::MediaEncoding::load(source, kernels, settings)?;
     let media = ranks::without_encoders(media, settings)?;
     let adapters = adapters::load(&model, settings)?;
@@ -226,9 +233,19 @@ fn load_model(
     source: &Source,
     kernels: Kernels,
     settings: &Settings,
-    shard: Option<Shard>,
+    (shard, sender): (Option<Shard>, Option<&ProgressSender>),
 ) -> Result<Model, StartError> {
-    let mut model = Model::load_part(source, kernels, shard).map_err(StartError::new)?;
+    let total_bytes = source.weight_bytes().unwrap_or_default();
+    let mut reports = 0;
+    let mut progress = |bytes: u64| {
+        if let Some(send) = sender {
+            send(LoadProgress { loaded_bytes: bytes.min(total_bytes), total_bytes });
+        }
+        settings.faults.of_load(reports);
+        reports += 1;
+    };
+    let loading = Loading { shard, progress: &mut progress };
+    let mut model = Model::load_part(source, kernels, loading).map_err(StartError::new)?;
     // The first of the tokens of such a prompt depend on the last ones.
     if settings.prompt_cache.is_some() && !model.blueprint().bidirectional_spans(&[0; 2], &[]).is_empty() {
         return Err(StartError::new(

@@ -92,15 +92,23 @@ pub struct LaunchStats {
 /// Float32 logits of the requested rows, `[n, vocab]`.
 pub struct RowLogits(pub Array);
 
+/// What of a checkpoint is loaded, and where its progress goes.
+pub struct Loading<'a> {
+    /// The part of a rank; `None` for the whole model.
+    pub shard: Option<Shard>,
+    /// Called with the bytes of weights that are resident so far, after each layer.
+    pub progress: &'a mut dyn FnMut(u64),
+}
+
 impl Model {
     /// Reads the config and the weights of a checkpoint, checks one against the other, and makes the
     /// weights resident.
     pub fn load(source: &Source, kernels: Kernels) -> Result<Self, Error> {
-        Self::load_part(source, kernels, None)
+        Self::load_part(source, kernels, Loading { shard: None, progress: &mut |_| () })
     }
 
-    /// Loads a model likewise, of several ranks the part of this one.
-    pub fn load_part(source: &Source, kernels: Kernels, shard: Option<Shard>) -> Result<Self, Error> {
+    /// Loads a model likewise, or the part of a rank, and says how far it is.
+    pub fn load_part(source: &Source, kernels: Kernels, loading: Loading<'_>) -> Result<Self, Error> {
         let config = source.config()?;
         let in_config = |error| Error::Config { file: source.path("config.json"), error: Box::new(error) };
         let mut blueprint = families::read(&config).map_err(in_config)?;
@@ -109,7 +117,7 @@ impl Model {
             blueprint.rewrites.clear();
         }
         let quantization = Quantization::read(&config).map_err(in_config)?;
-        Self::build_part(blueprint, quantization, source.weights()?, kernels, shard)
+        Self::assemble(blueprint, quantization, source.weights()?, kernels, loading)
     }
 
     /// The network of a blueprint over the tensors of a checkpoint.
@@ -124,11 +132,21 @@ impl Model {
 
     /// What a rank of several computes of the network of a blueprint, over the tensors of the whole checkpoint.
     pub fn build_part(
-        mut blueprint: Blueprint,
+        blueprint: Blueprint,
         quantization: Quantization,
         weights: Weights,
         kernels: Kernels,
         shard: Option<Shard>,
+    ) -> Result<Self, Error> {
+        Self::assemble(blueprint, quantization, weights, kernels, Loading { shard, progress: &mut |_| () })
+    }
+
+    fn assemble(
+        mut blueprint: Blueprint,
+        quantization: Quantization,
+        weights: Weights,
+        kernels: Kernels,
+        Loading { shard, progress }: Loading<'_>,
     ) -> Result<Self, Error> {
         let mut store = Store::new(&mut blueprint, quantization.clone(), weights, kernels, shard.clone())?;
         let root = blueprint.names.root;
@@ -158,12 +176,12 @@ impl Model {
         let mut norm_at = |name: &str, norm| store.norm(&format!("{root}.{name}"), norm, hidden);
         let norm = stage.gives_logits().then(|| norm_at(blueprint.names.final_norm, blueprint.final_norm));
         let norm = norm.transpose()?;
-        store.params().evaluate()?;
-        let layers = load_layers(&blueprint, &mut store)?;
+        evaluate(&store, progress)?;
+        let layers = load_layers(&blueprint, &mut store, progress)?;
         let head = load_head(&blueprint, &mut store, embed.as_ref(), shard.as_ref())?;
         let masked_head = blueprint.masked_head.filter(|_| stage.gives_logits());
         let masked_head = masked_head.map(|spec| MaskedHeadBlock::load(spec, &mut store)).transpose()?;
-        store.params().evaluate()?;
+        evaluate(&store, progress)?;
         assert!(store.is_empty(), "the check left only what the blocks take");
         let step_graphs = kernels.uses_step_graphs().then(StepGraphs::default);
         Ok(Self {
@@ -416,12 +434,23 @@ fn load_head(
 }
 
 /// The layers that have weights, each resident before the next is read.
-fn load_layers(blueprint: &Blueprint, store: &mut Store) -> Result<Vec<Layer>, LoadError> {
+/// Makes resident what the store gave out, and says how many bytes there are now.
+fn evaluate(store: &Store, progress: &mut dyn FnMut(u64)) -> mlx::Result<()> {
+    store.params().evaluate()?;
+    progress(store.params().bytes());
+    Ok(())
+}
+
+fn load_layers(
+    blueprint: &Blueprint,
+    store: &mut Store,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Vec<Layer>, LoadError> {
     let (root, hidden) = (blueprint.names.root, blueprint.hidden);
     let load_layer = |(index, spec): (usize, &LayerSpec)| {
         let path = format!("{root}.layers.{}", spec.number);
         let layer = Layer::load(spec, (blueprint.stream, index), store, &path, hidden)?;
-        store.params().evaluate()?;
+        evaluate(store, progress)?;
         Ok(layer)
     };
     blueprint.stored_layers().iter().enumerate().map(load_layer).collect()

@@ -60,7 +60,7 @@ pub use blueprint::{
 };
 pub use config::{Config, ConfigError, IGNORABLE, Limit};
 pub use cross_weights::{CrossHead, CrossWeights};
-pub use decoder::{LaunchStats, Model, PassOutput, PassShape, RowLogits, StepLaunches};
+pub use decoder::{LaunchStats, Loading, Model, PassOutput, PassShape, RowLogits, StepLaunches};
 pub use dims::{DimFields, Dims};
 pub use draft_head::{DraftBlock, DraftHead, DraftHeadOutput};
 pub use error::Error;

@@ -51,6 +51,11 @@ impl Params {
         cloned(&self.0.borrow().values)
     }
 
+    /// Bytes of every array that the network holds.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.arrays().iter().map(|array| array.nbytes() as u64).sum()
+    }
+
     /// Makes resident what was added since the last call, and frees what it was computed from.
     pub(crate) fn evaluate(&self) -> mlx::Result<()> {
         let mut list = self.0.borrow_mut();

@@ -132,6 +132,10 @@ pub trait Engine: Send + Sync + 'static {
     fn health(&self, model: ModelName<'_>) -> Result<Health, Failure>;
     /// Current statistics of a model's engine.
     fn stats(&self, model: ModelName<'_>) -> Result<Stats, Failure>;
+    /// Current statistics of each replica of a model; none while it is not loaded.
+    fn replica_stats(&self, model: ModelName<'_>) -> Result<Vec<Stats>, Failure> {
+        Ok(vec![self.stats(model)?])
+    }
     /// Loads the adapter of a model in a directory, under a name. Waits until it is loaded: not for an async thread.
     fn load_adapter(&self, model: ModelName<'_>, name: &str, path: &Path) -> Result<ModelInfo, Failure>;
     /// Unloads an adapter once the requests that use it have ended; new ones are refused at once.
@@ -233,6 +237,11 @@ impl Engine for Handle {
     fn stats(&self, model: ModelName<'_>) -> Result<Stats, Failure> {
         self.check_model(model)?;
         Ok(Handle::stats(self))
+    }
+
+    fn replica_stats(&self, model: ModelName<'_>) -> Result<Vec<Stats>, Failure> {
+        self.check_model(model)?;
+        Ok(Handle::replica_stats(self))
     }
 
     fn load_adapter(&self, model: ModelName<'_>, name: &str, path: &Path) -> Result<ModelInfo, Failure> {

@@ -86,16 +86,16 @@ pub fn scrape(
     })
 }
 
-/// Sets the statistics of each model. Where there are several, their names are labels.
+/// Sets the statistics of each model. Where there are several, their names are labels, and so are the numbers of replicas.
 fn publish_models(engine: &dyn Engine) -> Result<(), Failure> {
     let models = engine.models();
     let models: Vec<&str> =
         models.iter().filter(|model| model.adapter.is_none()).map(|model| model.id.as_str()).collect();
     if models.len() < 2 {
-        publish_engine(engine.stats(None)?, &[]);
+        publish_engine(engine, None)?;
     }
     for model in models.iter().filter(|_| models.len() > 1) {
-        publish_engine(engine.stats(Some(model))?, &[Label::new("model", (*model).to_owned())]);
+        publish_engine(engine, Some(model))?;
     }
     for model in models {
         let Some(residence) = engine.residence(Some(model)) else { continue };
@@ -109,7 +109,22 @@ fn publish_models(engine: &dyn Engine) -> Result<(), Failure> {
     Ok(())
 }
 
-fn publish_engine(mut stats: Stats, labels: &[Label]) {
+fn publish_engine(engine: &dyn Engine, model: Option<&str>) -> Result<(), Failure> {
+    let of_model = model.map(|model| Label::new("model", model.to_owned()));
+    let replicas = engine.replica_stats(model)?;
+    if replicas.len() < 2 {
+        publish_statistics(engine.stats(model)?, of_model.as_slice());
+        return Ok(());
+    }
+    for (replica, stats) in replicas.into_iter().enumerate() {
+        let labels: Vec<Label> =
+            of_model.iter().cloned().chain([Label::new("replica", replica.to_string())]).collect();
+        publish_statistics(stats, &labels);
+    }
+    Ok(())
+}
+
+fn publish_statistics(mut stats: Stats, labels: &[Label]) {
     SCHEDULER_STATISTICS.iter().for_each(|row| publish(row, &mut stats.scheduler, labels));
     let counts_energy = stats.energy.source.is_some();
     let shown = STATISTICS.iter().filter(|row| counts_energy || !is_energy(row));

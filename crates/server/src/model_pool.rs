@@ -72,7 +72,8 @@ impl Loadable for PooledModel {
             StartFailure::Permanent => Err(error),
         };
         self.handle.load().or_else(again).map_err(|error| error.to_string())?;
-        Ok(self.handle.details().map_or(0, |details| details.memory.expected_peak_bytes()))
+        let replicas = self.handle.replica_stats().len().max(1) as u64;
+        Ok(self.handle.details().map_or(0, |details| details.memory.expected_peak_bytes() * replicas))
     }
 
     fn unload(&self) {

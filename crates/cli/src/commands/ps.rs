@@ -42,8 +42,20 @@ fn as_json(model: &ServedModel) -> Value {
         "quantization": model.quantization,
         "context": model.window,
         "state": model.state,
+        "loaded_bytes": model.progress.map(|(loaded, _)| loaded),
+        "total_bytes": model.progress.map(|(_, total)| total),
         "memory_bytes": model.memory,
     })
+}
+
+/// Where a model is, and how far its load is.
+fn state(model: &ServedModel) -> String {
+    match model.progress {
+        Some((loaded, total)) if total > 0 => {
+            format!("{} {:.0} %", model.state, loaded as f64 / total as f64 * 100.0)
+        }
+        _ => model.state.clone(),
+    }
 }
 
 fn table(models: &[ServedModel]) {
@@ -57,14 +69,7 @@ fn table(models: &[ServedModel]) {
         let weights = if model.quantization.is_empty() { floats } else { &model.quantization };
         let context = model.window.map(|window| window.to_string()).unwrap_or_default();
         let memory = model.memory.map(gigabytes).unwrap_or_default();
-        [
-            model.id.clone(),
-            model.architecture.clone(),
-            weights.to_owned(),
-            context,
-            model.state.clone(),
-            memory,
-        ]
+        [model.id.clone(), model.architecture.clone(), weights.to_owned(), context, state(model), memory]
     };
     let rows: Vec<[String; 6]> = std::iter::once(head).chain(models.iter().map(row)).collect();
     let mut widths = [0; 6];

@@ -111,8 +111,10 @@ impl PoolModel {
             bytes = reservation::bytes(weights, &settings, budget);
             settings.memory_limit = Some(bytes);
         }
+        // A budget is for several models.
+        let label = budget.and_then(|_| source.names().into_iter().next());
         let host = match config.isolation.mode {
-            EngineIsolation::Process => EngineHost::Isolated(engine_process::isolation(&config)?),
+            EngineIsolation::Process => EngineHost::Isolated(engine_process::isolation(&config, label)?),
             EngineIsolation::InProcess => EngineHost::InProcess(LogitsProcessors::default()),
         };
         let adapters = settings.adapters.iter().map(|adapter| adapter.name.clone()).collect();

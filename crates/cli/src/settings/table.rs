@@ -17,6 +17,7 @@ mod model;
 mod network;
 mod observation;
 mod output;
+mod parallel;
 mod perplexity;
 mod report;
 mod samplers;
@@ -36,6 +37,7 @@ const SECTIONS: &[&[Setting]] = &[
     mcp::SETTINGS,
     model::SETTINGS,
     engine::SETTINGS,
+    parallel::SETTINGS,
     generation::SETTINGS,
     samplers::SETTINGS,
     grammar::SETTINGS,

@@ -29,6 +29,7 @@ mod process;
 mod ranks;
 mod recordings;
 mod replaying;
+mod replicas;
 mod reports;
 mod request_extras;
 mod scripted_model;

@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::client::{JSON, Reply, connect, get, parse, post, request};
-use super::process::{Server, omnibus, run, text};
+use super::process::{Server, omnibus, run, signal, text};
+use super::ranks::children;
 
 fn model_folder() -> String {
     format!("{}/models/omnibus-mini", env!("CARGO_MANIFEST_DIR"))
@@ -88,6 +89,59 @@ fn status(address: SocketAddr, model: &str) -> Value {
 
 fn unload(server: &Server, model: &str) -> Reply {
     post(server.address, "/v1/models/unload", &json!({"model": model}).to_string())
+}
+
+#[test]
+fn a_load_shows_how_far_it_is() {
+    let folder = Folder::new("pool-progress");
+    let file = folder.write("omnibus.toml", &format!("[models.slow]\nmodel = \"{}\"\n", model_folder()));
+    // The engine process stops itself after its first report.
+    let variables = [("OMNIBUS_CONFIG", file.as_str()), ("OMNIBUS_FAULTS", "load-stop@step=0")];
+    let server = Server::start_with(&["--log", "off"], &variables);
+    let weights = std::fs::metadata(format!("{}/model.safetensors", model_folder())).unwrap().len();
+    let load = || post(server.address, "/v1/models/load", r#"{"model":"slow"}"#);
+    assert_eq!(status(server.address, "slow")["status"], json!({"value": "unloaded"}));
+    std::thread::scope(|scope| {
+        let loading = scope.spawn(load);
+        let progress = loop {
+            let progress = &status(server.address, "slow")["status"]["progress"];
+            if progress["loaded_bytes"].as_u64() > Some(0) {
+                break progress.clone();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        };
+        assert_eq!(progress["total_bytes"], weights);
+        let loaded = progress["loaded_bytes"].as_u64().unwrap();
+        assert!(loaded < weights, "{progress}");
+        let listed = run(&["ps", "--url", &format!("http://{}", server.address)]);
+        let listed = text(&listed.stdout);
+        let percent = format!("loading {:.0} %", loaded as f64 / weights as f64 * 100.0);
+        assert!(listed.contains(&percent), "{percent} in {listed}");
+        for engine in children(server.id()) {
+            assert!(signal(engine, "CONT"));
+        }
+        assert_eq!(loading.join().unwrap().status, 200);
+    });
+    assert_eq!(status(server.address, "slow")["status"], json!({"value": "loaded"}));
+}
+
+#[test]
+fn log_lines_of_an_engine_name_its_model() {
+    let folder = Folder::new("pool-log");
+    let model = model_folder();
+    let tables = format!("[models.one]\nmodel = \"{model}\"\n[models.two]\nmodel = \"{model}\"\n");
+    let file = folder.write("omnibus.toml", &tables);
+    // A loop that panics says so from the process; a process that ends, from its supervisor.
+    let faults = ("OMNIBUS_FAULTS", "turn@token=300,abort@token=301");
+    let mut server = Server::start_with(&["--log", "warn"], &[("OMNIBUS_CONFIG", &file), faults]);
+    let address = server.address;
+    for (token, said) in [(300, "the engine's loop panicked"), (301, "the engine's process has ended")] {
+        let body = json!({"model": "two", "prompt": [5, token, 6], "max_tokens": 2}).to_string();
+        let request = std::thread::spawn(move || post(address, "/v1/completions", &body));
+        let line = server.line_with(said);
+        assert!(line.contains(r#"engine{model="two"}"#), "{line}");
+        assert_ne!(request.join().unwrap().status, 200);
+    }
 }
 
 #[test]

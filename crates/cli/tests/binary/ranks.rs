@@ -7,7 +7,7 @@ use super::isolation::{disturbed, process, requests, undisturbed};
 use super::process::{Server, run, signal, text};
 
 /// The processes that a process has started.
-fn children(parent: u32) -> Vec<u32> {
+pub fn children(parent: u32) -> Vec<u32> {
     let listed = Command::new("ps").args(["-A", "-o", "pid=,ppid="]).output().unwrap();
     let listed = text(&listed.stdout);
     let lines = listed.lines().filter_map(|line| {

@@ -16,6 +16,7 @@ use super::pooling::PoolingRequest;
 use super::scoring::ScoringRequest;
 use crate::error::{Failure, StartError};
 use crate::info::{Health, ModelDetails, ModelInfo, ModelState, RequestInfo, SessionInfo};
+use crate::load_progress::LoadWatch;
 use crate::request::{Chat, Input, Request};
 use crate::stats::Stats;
 
@@ -34,12 +35,14 @@ struct Slot {
     state: Mutex<State>,
     /// Notified when a load ends.
     loaded: Condvar,
+    /// How far a load is.
+    progress: LoadWatch,
     /// The totals of engines that were unloaded.
     earlier: Mutex<Stats>,
 }
 
-/// Starts the engine of a model, and waits until it is loaded.
-pub(crate) type StartEngine = dyn Fn() -> Result<LoadedModel, StartError> + Send + Sync;
+/// Starts the engine of a model, and waits until it is loaded. The progress of the load goes to its argument.
+pub(crate) type StartEngine = dyn Fn(&LoadWatch) -> Result<LoadedModel, StartError> + Send + Sync;
 
 enum State {
     Unloaded,
@@ -58,7 +61,8 @@ impl Handle {
     /// The handle of a model that is not loaded. `start` starts its engine. `names`: the listed one first.
     pub(crate) fn new(names: Vec<String>, start: Box<StartEngine>) -> Self {
         let state = Mutex::new(State::Unloaded);
-        Self(Arc::new(Slot { names, start, state, loaded: Condvar::new(), earlier: Mutex::default() }))
+        let (loaded, progress) = (Condvar::new(), LoadWatch::default());
+        Self(Arc::new(Slot { names, start, state, loaded, progress, earlier: Mutex::default() }))
     }
 
     /// Loads the model, and waits until it is loaded; at once where it is. A load that another thread has begun is waited
@@ -75,9 +79,10 @@ impl Handle {
             return Ok(());
         }
         *state = State::Loading;
+        self.0.progress.reset();
         drop(state);
         let loading = Loading(&self.0);
-        let started = (self.0.start)();
+        let started = (self.0.start)(&self.0.progress);
         let result = started.as_ref().map(|_| ()).map_err(Clone::clone);
         loading.end(match started {
             Ok(model) => State::Ready(Arc::new(model)),
@@ -133,7 +138,7 @@ impl Handle {
         let state = match &*self.0.lock() {
             State::Ready(model) => return model.models(),
             State::Unloaded => ModelState::Unloaded,
-            State::Loading => ModelState::Loading,
+            State::Loading => ModelState::Loading(self.0.progress.together()),
             State::Failed(error) => ModelState::Failed { why: error.to_string() },
         };
         let mut names = self.0.names.iter().cloned();
@@ -259,6 +264,11 @@ impl Handle {
         now.plus_totals(&self.0.earlier.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// The latest statistics of each replica; none while the model is not loaded.
+    pub fn replica_stats(&self) -> Vec<Stats> {
+        self.ready().map(|model| model.replica_stats()).unwrap_or_default()
+    }
+
     /// Loads an adapter that requests may name from then on. Blocks until it is loaded; steps wait for it, too.
     pub fn load_adapter(&self, name: &str, path: &Path) -> Result<ModelInfo, Failure> {
         self.loaded()?.load_adapter(name, path)
@@ -316,7 +326,7 @@ mod tests {
 
     #[test]
     fn a_handle_without_an_engine_lists_its_model_and_refuses_requests() {
-        let fails = || Err(StartError::new("no such folder"));
+        let fails = |_: &LoadWatch| Err(StartError::new("no such folder"));
         let handle = Handle::new(vec!["one".to_owned(), "other".to_owned()], Box::new(fails));
         assert_eq!(states(&handle), [ModelState::Unloaded]);
         assert_eq!(handle.models()[0].names().collect::<Vec<_>>(), ["one", "other"]);
@@ -329,7 +339,7 @@ mod tests {
     fn a_failed_load_is_reported_and_tried_again() {
         let attempts = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&attempts);
-        let start = move || {
+        let start = move |_: &LoadWatch| {
             counted.fetch_add(1, Ordering::Relaxed);
             Err(StartError::new("no such folder"))
         };
@@ -348,7 +358,7 @@ mod tests {
         let (begun_tx, begun) = std::sync::mpsc::channel();
         let (go_on, wait) = std::sync::mpsc::channel::<()>();
         let (counted, wait) = (Arc::clone(&attempts), Mutex::new(wait));
-        let start = move || {
+        let start = move |_: &LoadWatch| {
             counted.fetch_add(1, Ordering::Relaxed);
             begun_tx.send(()).ok();
             wait.lock().ok().map(|wait| wait.recv());
@@ -358,7 +368,7 @@ mod tests {
         std::thread::scope(|scope| {
             let first = scope.spawn(|| handle.load());
             begun.recv().ok();
-            assert_eq!(states(&handle), [ModelState::Loading]);
+            assert_eq!(states(&handle), [ModelState::Loading(Default::default())]);
             let second = scope.spawn(|| handle.load());
             // The second waits for the first, or comes after it and tries again; either way it fails.
             drop(go_on);
@@ -370,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_load_that_panics_has_failed() {
-        let handle = Handle::new(vec!["one".to_owned()], Box::new(|| panic!("broken")));
+        let handle = Handle::new(vec!["one".to_owned()], Box::new(|_: &LoadWatch| panic!("broken")));
         let loading = handle.clone();
         assert!(std::thread::spawn(move || loading.load()).join().is_err());
         assert!(matches!(states(&handle).as_slice(), [ModelState::Failed { .. }]));

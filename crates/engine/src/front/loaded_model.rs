@@ -45,8 +45,8 @@ pub(crate) struct Started {
     pub(crate) text: ModelText,
     pub(crate) ready: Ready,
     pub(crate) commands: CommandSender,
-    /// Ends when the engine has stopped.
-    pub(crate) thread: JoinHandle<()>,
+    /// End when the engine has stopped.
+    pub(crate) threads: Vec<JoinHandle<()>>,
     pub(crate) requests: ActiveRequests,
     pub(crate) status: Arc<EngineStatus>,
     pub(crate) processors: LogitsProcessors,
@@ -58,8 +58,8 @@ pub(crate) struct LoadedModel {
     limits: ModelLimits,
     text: ModelText,
     commands: CommandSender,
-    /// Ends when the engine has stopped.
-    thread: Option<JoinHandle<()>>,
+    /// End when the engine has stopped.
+    threads: Vec<JoinHandle<()>>,
     requests: ActiveRequests,
     sessions: SessionNames,
     status: Arc<EngineStatus>,
@@ -80,7 +80,7 @@ pub(crate) struct LoadedModel {
 impl Drop for LoadedModel {
     fn drop(&mut self) {
         let _already_stopped = self.commands.send(Command::Stop);
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             let _panic_was_printed = thread.join();
         }
     }
@@ -89,7 +89,7 @@ impl Drop for LoadedModel {
 impl LoadedModel {
     /// The model of a started engine.
     pub(crate) fn new(started: Started, source: &ModelSource, settings: &Settings) -> Self {
-        let Started { text, ready, commands, thread, requests, status, processors } = started;
+        let Started { text, ready, commands, threads, requests, status, processors } = started;
         let text = text.for_loaded(&ready);
         let capabilities = text.capabilities();
         let Ready { architecture, quantization, context_length, max_model_len, .. } = ready;
@@ -122,7 +122,7 @@ impl LoadedModel {
             limits,
             text,
             commands,
-            thread: Some(thread),
+            threads,
             requests,
             sessions: SessionNames::default(),
             status,

@@ -16,6 +16,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use super::GRACE;
 use super::wire::{self, FromEngine, SourceName, Start, ToEngine};
 use crate::error::Disconnected;
+use crate::log_span::of_model;
 use crate::message::Command;
 use crate::worker::{self, Own, RankLaunch};
 
@@ -59,14 +60,18 @@ fn serve(embedded: &'static [(&'static str, &'static [u8])]) -> io::Result<Engin
     std::thread::Builder::new()
         .name("omnibus-commands".to_owned())
         .spawn(move || read_commands(from, commands, &stopping_too))?;
-    let Start { source, settings, watchdog, variables } = start;
+    let Start { source, settings, watchdog, label, variables } = start;
+    let _lines_name_the_model = of_model(label.as_deref()).entered();
     let name = source.clone();
     let launch = RankLaunch::of_this_program(watchdog, variables, move |socket, start| {
         wire::write(socket, &[ToEngine::Follow(name.clone(), Box::new(start))])
     })?;
     let source = files_of(source, embedded);
-    let own = Own { settings, launch: Some(launch), ..Own::default() };
     let to = Arc::new(Mutex::new(socket));
+    let by_load = Arc::clone(&to);
+    // Nothing hangs on it: a front that is gone is noticed by its commands' end.
+    let progress = move |progress| _ = write(&by_load, FromEngine::Loading(progress));
+    let own = Own { settings, launch: Some(launch), progress: Some(Box::new(progress)), ..Own::default() };
     let by_loop = Arc::clone(&to);
     // The loop itself writes: a report sent before a step has left this process before the step begins. The front always
     // reads, so this does not block.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::frames::{read, write};
+use crate::load_progress::LoadProgress;
 use crate::message::{Command, Ready, Report};
 use crate::settings::Settings;
 use crate::worker::FollowerStart;
@@ -29,6 +30,8 @@ pub(crate) struct Start {
     pub(crate) settings: Settings,
     /// How long another rank may be silent.
     pub(crate) watchdog: Duration,
+    /// The model's name for log lines; `None` in a server of one model.
+    pub(crate) label: Option<String>,
     /// Added to the environment of other ranks, as to the process's own.
     pub(crate) variables: Vec<(OsString, OsString)>,
 }
@@ -45,6 +48,8 @@ pub(crate) enum SourceName {
 pub(crate) enum FromEngine {
     /// Its model is loaded.
     Ready(Box<Ready>),
+    /// Its model is being loaded, and is so far.
+    Loading(LoadProgress),
     /// It cannot start; the process ends.
     Refused(String),
     /// A report of the loop.
@@ -141,6 +146,7 @@ mod tests {
             source: SourceName::Directory("a/b".into()),
             settings,
             watchdog: Duration::from_secs(3),
+            label: Some("chat".to_owned()),
             variables: vec![("A".into(), "b".into())],
         };
         check(vec![

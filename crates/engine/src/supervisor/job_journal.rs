@@ -48,9 +48,20 @@ pub(super) enum Cancelled {
 }
 
 impl JobJournal {
-    /// Adds a new job.
-    pub(super) fn insert(&mut self, job: Job, now: Instant) {
-        self.jobs.insert(job.id, JournaledJob::new(job, now));
+    /// Adds a job, which waits here.
+    pub(super) fn insert(&mut self, job: JournaledJob) {
+        self.jobs.insert(job.job.id, job);
+    }
+
+    /// Takes out the jobs that may resume at another replica: none that is suspected, and none twice.
+    pub(super) fn take_movable(&mut self) -> Vec<JournaledJob> {
+        let waits = |entry: &JournaledJob| entry.state == JobState::Held && !entry.moved;
+        let movable = |(id, entry): &(&JobId, &JournaledJob)| {
+            waits(entry) && !self.suspects.contains(id) && self.on_trial != Some(**id)
+        };
+        let movable: Vec<JobId> = self.jobs.iter().filter(movable).map(|(id, _)| *id).collect();
+        let taken = movable.into_iter().filter_map(|id| self.jobs.remove(&id));
+        taken.map(|job| JournaledJob { moved: true, ..job }).collect()
     }
 
     /// The content of a job's media, as long as the job has not ended.

@@ -95,7 +95,8 @@ impl<D: Device> FaultyDevice<D> {
                 | Kind::NotANumber
                 | Kind::Sampler
                 | Kind::DiskFull
-                | Kind::DiskReader,
+                | Kind::DiskReader
+                | Kind::LoadStop,
             )
             | None => {}
         }

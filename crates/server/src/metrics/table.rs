@@ -131,8 +131,9 @@ mod tests {
 `GET /metrics` has these in Prometheus' text format. Base units are in the names. A counter only grows, and starts at
 zero with the server; the engine's numbers go on when its process is restarted. A histogram has `_bucket`, `_sum` and
 `_count`. Counters and histograms of requests appear with the first one. Totals of seconds have fractions and the type
-gauge; `rate()` takes them. Where a server has several models, the engine's numbers have a label `model`; those of requests
-have none. `GET /v1/status` has the numbers of the default model's engine as JSON, and how the memory of each loaded model is divided.
+gauge; `rate()` takes them. Where a server has several models, the engine's numbers have a label `model`, and where a model has
+several replicas, `replica`; those of requests have none. `GET /v1/status` has the numbers of the default model's engine as JSON,
+and how the memory of each loaded model is divided.
 
 | name | type | unit | labels | what it is |
 | --- | --- | --- | --- | --- |

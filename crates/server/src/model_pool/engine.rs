@@ -149,6 +149,13 @@ impl Engine for ModelPool {
         }
     }
 
+    fn replica_stats(&self, model: ModelName<'_>) -> Result<Vec<Stats>, Failure> {
+        match self.default_model() {
+            None if model.is_none() => Ok(Vec::new()),
+            _ => Ok(self.handle(model)?.replica_stats()),
+        }
+    }
+
     fn load_adapter(&self, model: ModelName<'_>, name: &str, path: &Path) -> Result<ModelInfo, Failure> {
         self.handle(model)?.load_adapter(name, path)
     }

@@ -12,7 +12,7 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use jiff::Timestamp;
-use omnibus_engine::ModelInfo;
+use omnibus_engine::{ModelInfo, ModelState};
 use serde::Deserialize;
 
 use crate::app::App;
@@ -127,6 +127,10 @@ fn located(app: &App, info: &ModelInfo, name: &str) -> Model {
     let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let status = ModelStatus {
         value: residence.status,
+        progress: match &info.state {
+            ModelState::Loading(progress) => Some(*progress),
+            ModelState::Unloaded | ModelState::Ready(_) | ModelState::Failed { .. } => None,
+        },
         failed: residence.failure.is_some(),
         error: residence.failure,
     };

@@ -70,6 +70,8 @@ pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError
     let cost_model = stats.remove("cost_model");
     let models: Vec<ModelInfo> = app.engine.models();
     let (running, queued) = requests(&app, &models)?;
+    let replicas = app.engine.replica_stats(None)?;
+    let replicas: Vec<Value> = replicas.iter().filter(|_| replicas.len() > 1).map(replica).collect();
     let names: Vec<&str> = models.iter().map(|model| model.id.as_str()).collect();
     Ok(Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
@@ -80,9 +82,26 @@ pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError
         "running": running,
         "queued": queued,
         "engine": stats,
+        "replicas": replicas,
         "memory": memory_plans(&models),
         "cost_model": cost_model,
     })))
+}
+
+/// What tells replicas apart. The engine's statistics are those of all together.
+fn replica(stats: &Stats) -> Value {
+    let blocks = stats.scheduler.blocks();
+    json!({
+        "process": stats.process,
+        "running": stats.scheduler.running,
+        "queued": stats.scheduler.queued,
+        "kv_blocks_used": blocks.used,
+        "kv_blocks_total": blocks.total,
+        "cached_tokens_total": stats.scheduler.cached_tokens_total,
+        "computed_tokens_total": stats.scheduler.computed_tokens_total,
+        "steps_total": stats.steps_total,
+        "restarts_total": stats.engine_restarts_total,
+    })
 }
 
 /// How the memory of each loaded model is divided, by its name.
@@ -90,7 +109,7 @@ fn memory_plans(models: &[ModelInfo]) -> BTreeMap<&str, &MemoryPlan> {
     let loaded =
         models.iter().filter(|model| model.adapter.is_none()).filter_map(|model| match &model.state {
             ModelState::Ready(details) => Some((model.id.as_str(), &details.memory)),
-            ModelState::Unloaded | ModelState::Loading | ModelState::Failed { .. } => None,
+            ModelState::Unloaded | ModelState::Loading(_) | ModelState::Failed { .. } => None,
         });
     loaded.collect()
 }

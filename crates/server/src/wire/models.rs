@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use omnibus_engine::{Modality, ModelTask};
+use omnibus_engine::{LoadProgress, Modality, ModelTask};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -77,6 +77,9 @@ pub struct Model {
 /// Where a model is.
 #[derive(Debug, Clone, Serialize)]
 pub struct ModelStatus {
+    /// How far its load is, while it is loading.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<LoadProgress>,
     /// `unloaded`, `loading`, `loaded`, `draining`, `unloading` or `failed`.
     pub value: &'static str,
     /// Whether its last load failed.

@@ -525,20 +525,6 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
-        name: "tensor-parallel-size",
-        short: None,
-        kind: Kind::Count(1, 64),
-        default: "1",
-        section: "Engine",
-        commands: SERVE,
-        scope: Scope::Everywhere,
-        help: "Processes that compute the model together on this machine's CPU, a part of every layer each. A size that does not divide the model is refused with those that do.",
-        set: |config, value| {
-            config.engine.tensor_parallel_size = value.count() as usize;
-            Ok(())
-        },
-    },
-    Setting {
         name: "watchdog-s",
         short: None,
         kind: Kind::Number(0.1, 1e6),

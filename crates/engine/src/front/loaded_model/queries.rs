@@ -79,6 +79,11 @@ impl LoadedModel {
         self.status.stats()
     }
 
+    /// The latest statistics of each replica.
+    pub(crate) fn replica_stats(&self) -> Vec<Stats> {
+        self.status.replica_stats()
+    }
+
     /// Accepts no more requests, waits for the running ones, then cancels the rest and waits for their last events.
     pub(crate) async fn drain(&self, timeout: Duration) {
         /// A cancelled request ends with the step in flight; a hung engine is not waited for.

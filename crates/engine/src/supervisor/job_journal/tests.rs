@@ -8,6 +8,7 @@ use super::*;
 use crate::message::TokenLogprobs;
 use crate::request::Sampling;
 use crate::speculation::Speculation;
+use crate::supervisor::journaled_job::Place;
 
 fn job(id: u64) -> Job {
     Job {
@@ -36,6 +37,10 @@ fn job(id: u64) -> Job {
     }
 }
 
+fn journaled(id: u64, now: Instant) -> JournaledJob {
+    JournaledJob::new(job(id), now, Place::new(&Default::default()))
+}
+
 fn started(id: u64) -> JobReport {
     JobReport {
         job: JobId(id),
@@ -60,7 +65,7 @@ fn finished(id: u64) -> JobReport {
 
 fn journal(jobs: std::ops::Range<u64>) -> JobJournal {
     let mut journal = JobJournal::default();
-    jobs.for_each(|id| journal.insert(job(id), Instant::now()));
+    jobs.for_each(|id| journal.insert(journaled(id, Instant::now())));
     journal
 }
 
@@ -145,7 +150,7 @@ fn a_job_that_makes_progress_between_two_crashes_is_not_refused() {
 #[test]
 fn a_job_resumes_after_its_reported_tokens_with_its_remaining_time() {
     let (mut journal, now) = (JobJournal::default(), Instant::now());
-    journal.insert(job(0), now);
+    journal.insert(journaled(0, now));
     assert_eq!(journal.dispatch(now), [job(0)]);
     journal.record(vec![started(0), token(0, 7), token(0, 8)]);
     journal.crashed();
@@ -164,7 +169,7 @@ fn queued_jobs_wait_until_the_suspects_are_cleared() {
     assert_eq!(dispatch(&mut journal), [0, 1, 2, 3], "once may be an accident");
     journal.record(vec![started(1), started(2)]);
     assert_eq!(journal.crashed(), []);
-    journal.insert(job(4), Instant::now());
+    journal.insert(journaled(4, Instant::now()));
     assert_eq!(dispatch(&mut journal), [1]);
     assert_eq!(dispatch(&mut journal), [0u64; 0], "one at a time");
     journal.record(vec![started(1), token(1, 5)]);
@@ -181,7 +186,7 @@ fn an_accepted_job_is_not_refused_by_a_full_queue_later() {
     dispatch(&mut journal);
     assert_eq!(journal.record(vec![busy(1)]), [busy(1)], "a new one may be");
     journal.record(vec![started(0)]);
-    journal.insert(job(2), Instant::now());
+    journal.insert(journaled(2, Instant::now()));
     dispatch(&mut journal);
     journal.crashed();
     assert_eq!(dispatch(&mut journal), [0, 2]);
@@ -232,6 +237,32 @@ fn all_jobs_fail_when_the_model_cannot_be_loaded() {
     assert_eq!(reports.iter().map(|report| report.job.0).collect::<Vec<_>>(), [0, 1, 2]);
     assert!(reports.iter().all(|report| report.update == JobUpdate::Failed(failure.clone())));
     assert!(!journal.has_suspects() && dispatch(&mut journal).is_empty());
-    journal.insert(job(9), Instant::now());
+    journal.insert(journaled(9, Instant::now()));
     assert_eq!(dispatch(&mut journal), [9]);
+}
+
+#[test]
+fn jobs_of_a_crashed_process_move_once_and_suspects_stay() {
+    let mut journal = journal(0..3);
+    dispatch(&mut journal);
+    journal.record(vec![started(0), token(0, 7)]);
+    assert!(journal.take_movable().is_empty(), "they run");
+    assert_eq!(journal.crashed(), []);
+    let moved = journal.take_movable();
+    assert!(moved.iter().all(|entry| entry.moved) && !journal.has_dispatched());
+    assert_eq!(moved[0].job.request.prompt, [1, 2, 7], "it resumes after its tokens");
+    // The process that gets them crashes twice: at first all resume there, then the one in its step is tried alone.
+    for entry in moved {
+        journal.insert(entry);
+    }
+    journal.reset_crashes();
+    assert_eq!(dispatch(&mut journal), [0, 1, 2]);
+    journal.record(vec![started(0), started(1)]);
+    journal.crashed();
+    assert!(journal.take_movable().is_empty(), "none moves twice");
+    journal.insert(journaled(3, Instant::now()));
+    assert_eq!(dispatch(&mut journal), [0, 1, 2, 3]);
+    journal.record(vec![started(0), started(3)]);
+    journal.crashed();
+    assert!(journal.take_movable().is_empty(), "a suspect stays");
 }

@@ -70,7 +70,7 @@ impl Follower {
         let exchange = SocketExchange::of_follower(rank, socket.try_clone().map_err(StartError::new)?);
         let shard = Shard::new(rank, ranks, Rc::new(exchange))
             .ok_or_else(|| StartError::new(format!("no rank {rank} of {ranks}")))?;
-        let model = load_model(&source, kernels_of(&settings), &settings, Some(shard))?;
+        let model = load_model(&source, kernels_of(&settings), &settings, (Some(shard), None))?;
         let settings = settings.on(mlx::device::default().map_err(StartError::new)?);
         let capacity = Capacity::of(&model, None, MediaMemory::default(), &settings)?;
         Ok(Self { model, capacity, settings })

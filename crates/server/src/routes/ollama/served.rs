@@ -113,6 +113,8 @@ mod tests {
         let missing = generating(&able, "large", &THINK, &[]).unwrap_err();
         assert_eq!(missing.message(), "model \"large\" not found, try pulling it first");
         // What a model can do is not known before it is loaded.
-        assert!(generating(&model(ModelState::Loading), "small", &THINK, &[tool()]).is_ok());
+        assert!(
+            generating(&model(ModelState::Loading(Default::default())), "small", &THINK, &[tool()]).is_ok()
+        );
     }
 }
