@@ -24,22 +24,34 @@ pub struct Changes {
 
 impl Blocks {
     /// Adds text. A block is finished once a line of the next one is whole; after a long block, some lines later.
+    ///
+    /// Each line is looked at by itself, so that it does not matter in which pieces the text comes.
     pub fn push(&mut self, text: &str) -> Changes {
-        self.open.push_str(text);
-        if !text.contains('\n') || self.open.len() - self.parsed < self.parsed / GROWTH {
-            return Changes::default();
+        let mut finished = Vec::new();
+        for piece in text.split_inclusive('\n') {
+            self.open.push_str(piece);
+            if piece.ends_with('\n') {
+                finished.extend(self.finished_by_line());
+            }
+        }
+        Changes { finished }
+    }
+
+    /// HTML of the blocks that the last line, which is whole, has finished.
+    fn finished_by_line(&mut self) -> Vec<String> {
+        if self.open.len() - self.parsed < self.parsed / GROWTH {
+            return Vec::new();
         }
         self.parsed = self.open.len();
-        let whole = self.open.rfind('\n').map_or(0, |end| end + 1);
-        let starts = starts(self.open.get(..whole).unwrap_or_default());
+        let starts = starts(&self.open);
         let Some(last) = starts.last().copied().filter(|last| *last > 0) else {
-            return Changes::default();
+            return Vec::new();
         };
         let (finished, open) = self.open.split_at(last);
         let finished = each(finished, &starts);
         self.open = open.to_owned();
         self.parsed = self.open.len();
-        Changes { finished }
+        finished
     }
 
     /// HTML of the block that is not finished, as it is now.
@@ -118,6 +130,13 @@ mod tests {
             "<p>One\ntwo</p>\n<p>Three four</p>\n<ul>\n<li>a</li>\n<li>b</li>\n</ul>\n\
              <pre><code>x\n\ny\n</code></pre>\n<p>end</p>\n"
         );
+    }
+
+    #[test]
+    fn what_a_block_has_defined_changes_no_later_one() {
+        let text = "[l]: http://x.example\n    code\n[l]: http://x.example\n    code\n- x\n";
+        let by_lines: Vec<&str> = text.split_inclusive('\n').collect();
+        assert_eq!(shown(&[text]), shown(&by_lines));
     }
 
     #[test]
