@@ -161,6 +161,7 @@ mod tests {
         let own = "-target aarch64-macos.14.0 -fno-sanitize=all -g0 -O0 -o x.o -c";
         assert_eq!(compiled("c++", &of("/w/mlx-sys/shim/a.cc")), format!("c++ {own} /w/mlx-sys/shim/a.cc"));
         assert_eq!(compiled("cc", &of("/registry/ring/a.c")), "");
+        assert_eq!(compiled("c++", &["--version"]), "version");
         // How the crate cc finds out which compiler it is.
         assert!(compiled("cc", &["-E", "probe.c"]).ends_with("-E probe.c"));
     }

@@ -2,6 +2,10 @@
 # A compiler for macOS on Arm: clang of the wheel ziglang, as ZIG names it. Called as `c++`, it compiles C++.
 #
 # What dependencies bring in C and C++ is not compiled: clippy links nothing, and their authors compile it for macOS.
+# With a target, it would leave an object in the working folder.
+if [ "$*" = --version ]; then
+    exec "$ZIG" version
+fi
 case "$0" in
 *c++) mode=c++ ;;
 *) mode=cc ;;
