@@ -11,6 +11,7 @@ mod embedded_facts;
 #[path = "../../../engine/tests/common/draft_model.rs"]
 mod first_layers;
 mod folders;
+mod hosts;
 mod hub;
 mod isolation;
 mod keys;
@@ -36,6 +37,7 @@ mod scripted_model;
 mod server_batches;
 mod services;
 mod serving;
+mod stages;
 mod stopping;
 mod structured;
 mod tls;
