@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use omnibus_engine::{Cluster, EngineExit, EngineRole, FaultPlan, Isolation};
+use omnibus_engine::{EngineExit, EngineRole, FaultPlan, Isolation};
 
 use crate::error::Error;
 use crate::settings::{Config, Log, LogFormat};
@@ -34,8 +34,12 @@ pub fn isolation(config: &Config, label: Option<String>) -> Result<Isolation, Er
         vec![(LOG.into(), config.log.filter.clone().into()), (LOG_FORMAT.into(), format.into())];
     variables.extend(libmlx::engine_variables(&config.isolation, config.engine.device));
     let engine = &config.engine;
-    let processes = engine.tensor_parallel_size * engine.pipeline_parallel_size * engine.data_parallel_size;
-    let processes = engine.cluster.as_ref().map_or(processes, Cluster::processes_on_a_host);
+    // Stages compute one after the other, each with all cores of its machine.
+    let ranks = match (engine.tensor_parallel_size, &engine.cluster) {
+        (2.., Some(cluster)) => cluster.processes_on_a_host(),
+        (ranks, _) => ranks,
+    };
+    let processes = ranks * engine.data_parallel_size;
     variables.extend(threads_of_a_process(processes));
     Ok(Isolation {
         program: program()?,
