@@ -34,7 +34,7 @@ impl Rows {
 
     /// `[rows, width]`.
     pub(super) fn array(&self) -> mlx::Result<Array> {
-        if self.bytes.len() as u64 != u64::from(self.rows) * self.row_bytes() {
+        if u64::from(self.rows).checked_mul(self.row_bytes()) != Some(self.bytes.len() as u64) {
             return Err(mlx::Error::new(format!(
                 "{} bytes are not {} rows of {}",
                 self.bytes.len(),
