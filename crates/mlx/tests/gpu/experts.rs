@@ -85,7 +85,7 @@ fn cases() -> Vec<Case> {
         flowing(case((Bf16, WeightFormat::Four { group: 128 }), [37, 3, 4], false, [512, 64])),
         flowing(case((F16, WeightFormat::Four { group: 64 }), [30, 2, 3], true, [256, 32])),
         flowing(case((Bf16, WeightFormat::Four { group: 64 }), [70, 2, 3], true, [256, 2112])),
-        flowing(case((Bf16, WeightFormat::Four { group: 64 }), [70, 4, 200], true, [256, 64])),
+        flowing(case((Bf16, WeightFormat::Four { group: 64 }), [70, 4, 300], true, [256, 64])),
     ]
 }
 
