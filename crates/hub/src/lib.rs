@@ -61,10 +61,13 @@ impl Hub {
             }
             Err(error) => return Err(error),
         };
-        let files = files::needed(&listing.files).ok_or_else(|| {
-            let is_gguf = listing.files.iter().any(|file| file.name.to_ascii_lowercase().ends_with(".gguf"));
-            if is_gguf { Error::Gguf { id: id.clone() } } else { Error::NotAModel { id: id.clone() } }
-        })?;
+        let files = match files::needed(&listing.files) {
+            Some(files) => files,
+            None => files::only_gguf(&listing.files).map_err(|files| match files {
+                0 => Error::NotAModel { id: id.clone() },
+                files => Error::Gguf { id: id.clone(), files },
+            })?,
+        };
         Download { cache: &self.cache, remote, id, commit: &listing.commit }.run(&files, progress).await
     }
 

@@ -11,6 +11,7 @@ mod embedded_facts;
 #[path = "../../../engine/tests/common/draft_model.rs"]
 mod first_layers;
 mod folders;
+mod gguf;
 mod hub;
 mod isolation;
 mod keys;
