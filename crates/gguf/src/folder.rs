@@ -7,13 +7,16 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 
 use crate::architecture::{ARCHITECTURES, Architecture};
-use crate::config::{self, Keys, Sizes};
+use crate::config;
 use crate::error::{Error, Problem};
 use crate::floats;
 use crate::head::{Head, TensorInfo};
 use crate::metadata::{Metadata, required};
 use crate::rotary::{self, RotaryTensors};
+use crate::sizes::{Keys, Sizes};
+use crate::stored::{Form, Kept};
 use crate::summary::Summary;
+use crate::tensor_type::TensorType;
 use crate::tokenizer::Tokenizer;
 use crate::weights::{self, Outcome, Plan, float_type, placed};
 
@@ -171,9 +174,8 @@ fn in_one_line(text: &str) -> String {
 
 /// One text for each type whose numbers are not what they were.
 fn changes(outcome: &Outcome, plan: &Plan) -> Vec<String> {
-    use crate::stored::{Form, Kept};
     let float = plan.float.in_config();
-    let text = |((kind, kept), count): (&(crate::TensorType, Kept), &usize)| {
+    let text = |((kind, kept), count): (&(TensorType, Kept), &usize)| {
         let (name, tensors) = (kind.name(), if *count == 1 { "tensor" } else { "tensors" });
         match (kept, Form::of(*kind)) {
             (Kept::Exactly, _) => None,

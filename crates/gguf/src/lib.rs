@@ -15,6 +15,7 @@ mod folder;
 mod head;
 mod metadata;
 mod rotary;
+mod sizes;
 mod stored;
 mod summary;
 mod tensor_type;

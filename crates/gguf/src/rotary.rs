@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{Keys, Sizes};
 use crate::error::Problem;
 use crate::metadata::required;
+use crate::sizes::{Keys, Sizes};
 
 /// Factors of pairs.
 pub const FREQUENCIES: &str = "rope_freqs.weight";

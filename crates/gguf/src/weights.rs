@@ -8,11 +8,11 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::architecture::{Architecture, Norms, RotaryRows};
-use crate::config::Sizes;
 use crate::error::{Error, Problem};
 use crate::floats::FloatType;
 use crate::head::{Head, TensorInfo};
 use crate::rotary;
+use crate::sizes::Sizes;
 use crate::stored::{Form, Kept, Part, convert, parts};
 use crate::tensor_type::TensorType;
 

@@ -12,6 +12,9 @@ mod embedded_facts;
 mod first_layers;
 mod folders;
 mod gguf;
+#[allow(dead_code)]
+#[path = "../../../gguf/tests/it/writer.rs"]
+mod gguf_writer;
 mod hub;
 mod isolation;
 mod keys;

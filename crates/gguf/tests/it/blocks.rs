@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::file::{File, Folder, base};
+use super::file::Folder;
+use super::writer::{File, base};
 
 const CASES: &str = include_str!("../blocks.json");
 /// Elements of a case.

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::file::{File, base};
+use super::writer::{File, base};
 
 fn config(file: File) -> Value {
     let file = file.floats_tensor("token_embd.weight", &[8, 64], &[0.5; 512]).write();

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::file::{F32, base, llama};
+use super::writer::{F32, base, llama};
 
 /// Row `r` of a matrix of 64 columns holds `r`.
 fn rows(count: u64, columns: u64) -> Vec<u8> {

@@ -2,7 +2,8 @@
 
 use omnibus_gguf::Gguf;
 
-use super::file::{F32, File, Opened, base, llama, text};
+use super::file::Opened;
+use super::writer::{F32, File, base, llama, text};
 
 fn floats(_: &str, count: u64) -> Vec<u8> {
     (0..count).flat_map(|at| (at as f32).to_le_bytes()).collect()

@@ -7,3 +7,4 @@ mod file;
 mod folder;
 mod hostile;
 mod tokenizers;
+mod writer;

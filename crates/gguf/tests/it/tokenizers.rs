@@ -2,7 +2,7 @@
 
 use tokenizers::Tokenizer;
 
-use super::file::{File, base};
+use super::writer::{File, base};
 
 fn tokenizer(file: File) -> Tokenizer {
     let file = file.floats_tensor("token_embd.weight", &[8, 64], &[0.5; 512]).write();
@@ -36,7 +36,7 @@ fn sentence_piece() -> File {
         .number("tokenizer.ggml.bos_token_id", 1)
         .number("tokenizer.ggml.eos_token_id", 2)
         .number("tokenizer.ggml.unknown_token_id", 0);
-    super::file::sized(file, "llama")
+    super::writer::sized(file, "llama")
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn sentence_piece_merges_by_scores_after_its_begin() {
 
 #[test]
 fn texts_that_are_not_divided_as_known_are_refused() {
-    let file = super::file::sized(File::default(), "llama")
+    let file = super::writer::sized(File::default(), "llama")
         .text("tokenizer.ggml.model", "gpt2")
         .texts("tokenizer.ggml.tokens", &["a"])
         .texts("tokenizer.ggml.merges", &[])
