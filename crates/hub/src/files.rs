@@ -1,6 +1,8 @@
 //! Which files of a repository a model needs.
 
 use crate::checksum::Checksum;
+use crate::error::Error;
+use crate::id::ModelId;
 
 /// A file of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,8 +67,19 @@ pub(crate) fn is_gguf(name: &str) -> bool {
     name.to_ascii_lowercase().ends_with(".gguf")
 }
 
+/// The files of a model: safetensors with their config, else the only GGUF file.
+pub(crate) fn of_model(id: &ModelId, files: &[RemoteFile]) -> Result<Vec<RemoteFile>, Error> {
+    match needed(files) {
+        Some(files) => Ok(files),
+        None => only_gguf(files).map_err(|count| match count {
+            0 => Error::NotAModel { id: id.clone() },
+            files => Error::Gguf { id: id.clone(), files },
+        }),
+    }
+}
+
 /// The GGUF file of a repository that has one. How many there are, where that is another number.
-pub(crate) fn only_gguf(files: &[RemoteFile]) -> Result<Vec<RemoteFile>, usize> {
+fn only_gguf(files: &[RemoteFile]) -> Result<Vec<RemoteFile>, usize> {
     let found: Vec<RemoteFile> = files.iter().filter(|file| is_gguf(&file.name)).cloned().collect();
     if found.len() == 1 { Ok(found) } else { Err(found.len()) }
 }
