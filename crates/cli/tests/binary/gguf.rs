@@ -29,23 +29,7 @@ fn a_file_and_its_converted_folder_say_the_same() {
     std::fs::write(&file, small_model().bytes()).unwrap();
     let (file, to) = (file.display().to_string(), to.display().to_string());
     let generate = |model: &str| {
-        run(
-            &[
-                "generate",
-                "-m",
-                model,
-                "-p",
-                "ab",
-                "--raw",
-                "--max-tokens",
-                "8",
-                "--temp",
-                "0",
-                "--ignore-eos",
-            ],
-            &cache,
-        )
-        .0
+        run(&["generate", "-m", model, "-p", "ab", "--raw", "--max-tokens", "8", "--temp", "0"], &cache).0
     };
     let direct = generate(&file);
     assert!(!direct.trim().is_empty(), "it generates");
