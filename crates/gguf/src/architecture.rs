@@ -35,8 +35,6 @@ pub enum Extra {
     QwenExperts,
     /// Routed experts as Mixtral's.
     Mixtral,
-    /// A pad token that the config must not name beyond the vocabulary.
-    Phi3,
 }
 
 /// An architecture.
@@ -136,7 +134,6 @@ pub const ARCHITECTURES: &[Architecture] = &[
         name: "phi3",
         model_type: "phi3",
         class: "Phi3ForCausalLM",
-        extra: Extra::Phi3,
         names: &[("ffn_up", "mlp.gate_up_proj")],
         ..PLAIN
     },

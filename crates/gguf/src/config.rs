@@ -9,7 +9,7 @@ use crate::metadata::{Metadata, required};
 use crate::rotary::{self, RotaryTensors};
 use crate::sizes::{Keys, Sizes};
 
-/// The config of a model. `vocabulary`: rows of its embedding.
+/// The config of a model. `dtype`: of its floats, as configs name it.
 pub fn of_model(
     head: &Head,
     architecture: &Architecture,
@@ -66,7 +66,7 @@ fn short(number: f64) -> f64 {
 
 fn extra(config: &mut Map<String, Value>, keys: Keys, sizes: &Sizes, extra: Extra) -> Result<(), Problem> {
     let fields = match extra {
-        Extra::Nothing | Extra::Phi3 => json!({}),
+        Extra::Nothing => json!({}),
         Extra::Gemma => json!({ "hidden_activation": "gelu_pytorch_tanh" }),
         Extra::Gemma2 => json!({
             "hidden_activation": "gelu_pytorch_tanh",

@@ -65,7 +65,7 @@ fn scaling(
     let factor = keys.number("rope.scaling.factor")?.or(keys.number("rope.scale_linear")?);
     match (kind, factor) {
         (None | Some("none"), None) | (Some("none"), _) => Ok(None),
-        (None | Some("linear"), Some(factor)) if factor == 1.0 => Ok(None),
+        (None | Some("linear"), Some(1.0)) => Ok(None),
         (None | Some("linear"), Some(factor)) => Ok(Some(json!({ "rope_type": "linear", "factor": factor }))),
         (Some("yarn"), Some(factor)) => {
             let trained = required(&keys.key("rope.scaling.original_context_length"), trained)?;

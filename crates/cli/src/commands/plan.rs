@@ -23,7 +23,7 @@ const STREAM_TOKENS: u64 = 8192;
 struct Subject {
     name: String,
     config: String,
-    /// Bytes of weights, as they are stored.
+    /// Bytes of weights, as they are stored; 0 where only the config says.
     weight_bytes: u64,
     /// Files and bytes to download; `None` where nothing is.
     download: Option<(usize, u64)>,
@@ -79,12 +79,8 @@ impl Subject {
         if let Some(file) = gguf::file(path)? {
             let file = omnibus_gguf::Gguf::open(&file).map_err(Error::failed)?;
             let config = Value::Object(file.config().map_err(Error::failed)?).to_string();
-            return Ok(Self {
-                name: name.to_owned(),
-                config,
-                weight_bytes: file.tensor_bytes(),
-                download: None,
-            });
+            // What it becomes is in the config, and may be more than the file has.
+            return Ok(Self { name: name.to_owned(), config, weight_bytes: 0, download: None });
         }
         if path.is_dir() {
             return Self::of_directory(name, path);
