@@ -25,6 +25,8 @@ pub enum CommandName {
     Perplexity,
     /// `omnibus models`
     Models,
+    /// `omnibus plan`
+    Plan,
     /// `omnibus doctor`
     Doctor,
     /// `omnibus bench serve`

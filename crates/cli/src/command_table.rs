@@ -140,6 +140,18 @@ pub const COMMANDS: &[Spec] = &[
         argument: None,
     },
     Spec {
+        name: CommandName::Plan,
+        path: &["plan"],
+        about: "Say whether a model fits before it is downloaded: its size, its memory, the context and the streams",
+        argument: Some(Argument {
+            name: "MODEL",
+            placeholder: "MODEL",
+            help: "org/name on the hub, of which the list of files and config.json are read, a directory, or a GGUF file; also by -m.",
+            count: (0, 1),
+            choices: &[],
+        }),
+    },
+    Spec {
         name: CommandName::Doctor,
         path: &["doctor"],
         about: "Check this machine and suggest fixes",

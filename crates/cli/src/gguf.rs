@@ -1,148 +1,140 @@
-//! GGUF files, which this program does not load: what one is, and what to fetch instead.
+//! GGUF files as model arguments: each becomes a model folder in the user's cache once, and is loaded from there.
 //!
-//! Invariant: only the head of a file is read, within limits.
+//! Invariant: a folder is there whole or not at all, and belongs to the file as it is: its path, its length, its time.
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufReader, Read};
+use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
 
+use omnibus_gguf::Gguf;
+
+use crate::error::Error;
+use crate::{environment, output, progress};
+
+/// Increased when equal files become other folders.
+const FORMAT: u32 = 1;
+/// What a folder was made from, and what could not be kept exactly.
+const STAMP: &str = "gguf.stamp";
 /// The first bytes of every file.
-const MAGIC: &[u8] = b"GGUF";
-/// Most entries of the head that are read.
-const ENTRIES_MAX: u64 = 64;
-/// Longest text of the head that is read, in bytes.
-const TEXT_BYTES_MAX: u64 = 4096;
-/// The type of a text.
-const TEXT: u32 = 8;
+const MAGIC: &[u8; 4] = b"GGUF";
 
-/// The only kind of weights of a directory, if it is this one.
-pub fn only(directory: &Path) -> Option<PathBuf> {
-    if directory.join("config.json").exists() {
-        return None;
+/// The file that a model argument is: the file itself, or the only one of a folder without a config. `None` for other models.
+pub fn file(model: &Path) -> Result<Option<PathBuf>, Error> {
+    if model.is_file() {
+        return Ok((is_named(model) || begins_like_one(model)).then(|| model.to_owned()));
     }
-    let files = std::fs::read_dir(directory).ok()?.flatten().map(|entry| entry.path());
-    files.filter(|path| path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"))).min()
+    if !model.is_dir() || model.join("config.json").exists() {
+        return Ok(None);
+    }
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(model).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| is_named(path));
+    files.sort();
+    match files.as_slice() {
+        [] => Ok(None),
+        [file] => Ok(Some(file.clone())),
+        [first, ..] => Err(Error::failed(format!(
+            "{} holds {} GGUF files: name one of them, such as {}",
+            model.display(),
+            files.len(),
+            first.display()
+        ))),
+    }
 }
 
-/// Why a file is not loaded, and what to fetch instead. `None` for other files.
-pub fn refusal(file: &Path) -> Option<String> {
-    let mut reader = BufReader::new(File::open(file).ok()?);
-    let mut magic = [0; 4];
-    reader.read_exact(&mut magic).ok()?;
-    if magic != MAGIC {
-        return None;
-    }
-    // A file that was cut may have no more than this.
-    let about = texts(&mut reader).unwrap_or_default();
-    let text = |name: &str| about.get(name).map(String::as_str);
-    let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    let name = text("general.basename").or(text("general.name")).unwrap_or(stem);
-    let size = text("general.size_label").map(|size| format!(" {size}")).unwrap_or_default();
-    let architecture =
-        text("general.architecture").map(|kind| format!(" ({kind}{size})")).unwrap_or_default();
-    let origin =
-        text("general.base_model.0.repo_url").map(|url| format!(", made from {url}")).unwrap_or_default();
-    Some(format!(
-        "{} is a GGUF file of {name}{architecture}{origin}, which llama.cpp and Ollama load; omnibus loads safetensors: take \
-         the model's own repository on the hub, or one in MLX's format such as mlx-community/{}-4bit",
-        file.display(),
-        name.replace(' ', "-")
-    ))
-}
-
-/// The texts at the begin of a head. `None` where it breaks off or has another form.
-fn texts(reader: &mut impl Read) -> Option<BTreeMap<String, String>> {
-    let _version = number(reader, 4)?;
-    let _tensors = number(reader, 8)?;
-    let entries = number(reader, 8)?;
-    let mut found = BTreeMap::new();
-    for _ in 0..entries.min(ENTRIES_MAX) {
-        let Some(name) = text(reader) else { break };
-        let Some(kind) = number(reader, 4).and_then(|kind| u32::try_from(kind).ok()) else { break };
-        let is_read = match kind {
-            TEXT => text(reader).map(|value| _ = found.insert(name, value)),
-            other => skip(reader, other),
-        };
-        // A list: what follows is rarely a text about the model.
-        if is_read.is_none() {
-            break;
-        }
-    }
-    Some(found)
-}
-
-/// Reads over a number or a truth value. `None` for lists.
-fn skip(reader: &mut impl Read, kind: u32) -> Option<()> {
-    let bytes = match kind {
-        0 | 1 | 7 => 1,
-        2 | 3 => 2,
-        4..=6 => 4,
-        10..=12 => 8,
-        _ => return None,
+/// The folder of a file, which is written where the cache has none of it.
+pub fn folder(file: &Path) -> Result<PathBuf, Error> {
+    let gguf = Gguf::open(file).map_err(Error::failed)?;
+    let cache = cache()?;
+    fs::create_dir_all(&cache).map_err(|error| failed(&cache, &error))?;
+    let (name, stamp) = identity(file)?;
+    let folder = cache.join(&name);
+    let lock = cache.join(format!("{name}.lock"));
+    // Another process may be writing the same folder.
+    let _lock = File::create(&lock)
+        .and_then(|file| file.lock().map(|()| file))
+        .map_err(|error| failed(&lock, &error))?;
+    let changes = match stamped(&folder, &stamp) {
+        Some(changes) => changes,
+        None => write(&gguf, &folder, &stamp)?,
     };
-    number(reader, bytes).map(|_| ())
+    if !changes.is_empty() {
+        output::note(format!("{}: {}; everything else is kept exactly", file.display(), changes.join("; ")));
+    }
+    Ok(folder)
 }
 
-fn number(reader: &mut impl Read, bytes: usize) -> Option<u64> {
-    let mut all = [0; 8];
-    reader.read_exact(all.get_mut(..bytes)?).ok()?;
-    Some(u64::from_le_bytes(all))
+/// The name that a served model has by default.
+pub fn served_name(file: &Path) -> String {
+    file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-fn text(reader: &mut impl Read) -> Option<String> {
-    let length = number(reader, 8).filter(|length| *length <= TEXT_BYTES_MAX)?;
-    let mut bytes = vec![0; usize::try_from(length).ok()?];
-    reader.read_exact(&mut bytes).ok()?;
-    String::from_utf8(bytes).ok()
+fn cache() -> Result<PathBuf, Error> {
+    let cache = environment::user_folder("XDG_CACHE_HOME", ".cache");
+    let cache = cache.ok_or_else(|| Error::failed("GGUF files need a cache: set XDG_CACHE_HOME or HOME"))?;
+    Ok(cache.join("omnibus").join("gguf"))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The name of a file's folder, and what must be the same for the folder to be the file's.
+fn identity(file: &Path) -> Result<(String, String), Error> {
+    let path = file.canonicalize().map_err(|error| failed(file, &error))?;
+    let about = path.metadata().map_err(|error| failed(file, &error))?;
+    let time = about.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let time = time.unwrap_or_default().as_nanos();
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    let name = format!("{}-{:016x}", served_name(file), hasher.finish());
+    Ok((name, format!("{FORMAT} {} {time} {}", about.len(), path.display())))
+}
 
-    fn file(name: &str, bytes: &[u8]) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("omnibus-gguf-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("Tiny-Model-Q4_K_M.gguf");
-        std::fs::write(&path, bytes).unwrap();
-        path
-    }
+/// What could not be kept exactly, if the folder is that of the file as it is.
+fn stamped(folder: &Path, stamp: &str) -> Option<Vec<String>> {
+    let text = fs::read_to_string(folder.join(STAMP)).ok()?;
+    let mut lines = text.lines();
+    (lines.next() == Some(stamp)).then(|| lines.map(str::to_owned).collect())
+}
 
-    fn entry(name: &str, value: &str) -> Vec<u8> {
-        let text = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
-        [text(name), TEXT.to_le_bytes().to_vec(), text(value)].concat()
-    }
+fn write(gguf: &Gguf, folder: &Path, stamp: &str) -> Result<Vec<String>, Error> {
+    let mut partial = folder.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let total = gguf.tensor_bytes();
+    remove(&partial)?;
+    fs::create_dir_all(&partial).map_err(|error| failed(&partial, &error))?;
+    let mut bar = progress::bytes("reading GGUF");
+    let written = gguf.write(&partial, &mut |done| bar.set(done, total)).map_err(|error| {
+        // The cause is what counts.
+        _ = remove(&partial);
+        Error::failed(error)
+    })?;
+    bar.finish();
+    let lines = [&[stamp.to_owned()], written.changes.as_slice()].concat().join("\n");
+    let path = partial.join(STAMP);
+    fs::write(&path, lines).map_err(|error| failed(&path, &error))?;
+    remove(folder)?;
+    fs::rename(&partial, folder).map_err(|error| failed(folder, &error))?;
+    Ok(written.changes)
+}
 
-    fn head(entries: &[Vec<u8>]) -> Vec<u8> {
-        let count = (entries.len() as u64).to_le_bytes();
-        [MAGIC, &3_u32.to_le_bytes(), &[0; 8], &count, &entries.concat()].concat()
+fn remove(folder: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(folder, &error)),
+        _ => Ok(()),
     }
+}
 
-    #[test]
-    fn a_file_is_described_by_its_head() {
-        let size = [&entry("general.size", "")[..20], &4_u32.to_le_bytes(), &[0; 4]].concat();
-        let entries = [
-            entry("general.architecture", "qwen3"),
-            size,
-            entry("general.basename", "Qwen3 Tiny"),
-            entry("general.size_label", "8B"),
-        ];
-        let path = file("whole", &head(&entries));
-        let why = refusal(&path).unwrap();
-        assert!(why.contains("is a GGUF file of Qwen3 Tiny (qwen3 8B)"), "{why}");
-        assert!(why.ends_with("mlx-community/Qwen3-Tiny-4bit"), "{why}");
-        assert_eq!(only(path.parent().unwrap()), Some(path));
-    }
+fn failed(path: &Path, error: &std::io::Error) -> Error {
+    Error::failed(format!("{}: {error}; XDG_CACHE_HOME names another folder", path.display()))
+}
 
-    #[test]
-    fn a_cut_or_hostile_head_leaves_the_files_name() {
-        let long = [&u64::MAX.to_le_bytes()[..], b"x"].concat();
-        for (name, bytes) in [("cut", MAGIC.to_vec()), ("long", head(&[long])), ("none", head(&[]))] {
-            let why = refusal(&file(name, &bytes)).unwrap();
-            assert!(why.contains("GGUF file of Tiny-Model-Q4_K_M,"), "{name}: {why}");
-        }
-        assert_eq!(refusal(&file("other", b"{}{}{}")), None);
-        assert_eq!(refusal(&file("empty", b"")), None);
-    }
+fn is_named(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"))
+}
+
+fn begins_like_one(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && &magic == MAGIC
 }

@@ -16,23 +16,27 @@ pub fn source(model: Option<&str>, served_names: &[String]) -> Result<ModelSourc
         return Ok(ModelSource::Embedded { files: embedded::FILES, served_names });
     };
     let path = Path::new(model);
-    if path.is_dir() {
-        if let Some(why) = gguf::only(path).and_then(|file| gguf::refusal(&file)) {
-            return Err(Error::failed(why));
-        }
-        return Ok(ModelSource::Directory { path: path.to_owned(), served_names });
+    if let Some(file) = gguf::file(path)? {
+        let served_names =
+            if served_names.is_empty() { vec![gguf::served_name(&file)] } else { served_names };
+        return Ok(ModelSource::Directory { path: gguf::folder(&file)?, served_names });
     }
-    if let Some(why) = gguf::refusal(path) {
-        return Err(Error::failed(why));
+    if path.is_dir() {
+        return Ok(ModelSource::Directory { path: path.to_owned(), served_names });
     }
     let Some(id) = hub_id(model) else {
         return Err(Error::failed(format!(
-            "there is no directory `{model}`; give one with config.json, org/name of a model on the hub, or no model for \
-             the embedded one"
+            "there is no directory `{model}`; give one with config.json, a GGUF file, org/name of a model on the hub, or no \
+             model for the embedded one"
         )));
     };
     let served_names = if served_names.is_empty() { vec![id.repository.clone()] } else { served_names };
-    Ok(ModelSource::Directory { path: download(&id)?, served_names })
+    Ok(ModelSource::Directory { path: loadable(download(&id)?)?, served_names })
+}
+
+/// A model's folder that the engine can load: that of its GGUF file, where it has nothing else.
+fn loadable(folder: PathBuf) -> Result<PathBuf, Error> {
+    gguf::file(&folder)?.map_or(Ok(folder), |file| gguf::folder(&file))
 }
 
 /// Settings whose draft model is a directory: one on the hub is downloaded unless the cache has it.
@@ -40,14 +44,16 @@ pub fn with_local_draft(mut settings: EngineSettings) -> Result<EngineSettings, 
     let asks =
         !matches!(settings.speculation.source, DraftSource::Off | DraftSource::Ngram | DraftSource::Mtp);
     let Some(draft) = settings.speculation.draft_model.as_ref().filter(|_| asks) else { return Ok(settings) };
-    if !draft.is_dir() {
+    if let Some(file) = gguf::file(draft)? {
+        settings.speculation.draft_model = Some(gguf::folder(&file)?);
+    } else if !draft.is_dir() {
         let name = draft.to_string_lossy();
         let id = hub_id(&name).ok_or_else(|| {
             Error::failed(format!(
                 "--draft-model: there is no directory `{name}`; give one with config.json, or org/name of a model on the hub"
             ))
         })?;
-        settings.speculation.draft_model = Some(download(&id)?);
+        settings.speculation.draft_model = Some(loadable(download(&id)?)?);
     }
     Ok(settings)
 }

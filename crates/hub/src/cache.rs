@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::files::{CONFIGS, RemoteFile};
+use crate::files::{CONFIGS, RemoteFile, is_gguf};
 use crate::id::ModelId;
 
 /// A folder with models.
@@ -40,7 +40,8 @@ impl Cache {
         let commit = fs::read_to_string(self.reference(id)).map(|commit| commit.trim().to_owned());
         let folder = self.snapshot_folder(id, commit.as_deref().unwrap_or(&id.revision));
         let has = |file: &str| folder.join(file).is_file();
-        CONFIGS.iter().any(|file| has(file)).then_some(folder)
+        let is_model = CONFIGS.iter().any(|file| has(file)) || has_gguf(&folder);
+        is_model.then_some(folder)
     }
 
     /// Every model.
@@ -147,6 +148,11 @@ fn revisions(folder: &Path, prefix: &str) -> BTreeMap<String, String> {
         }
     }
     found
+}
+
+fn has_gguf(folder: &Path) -> bool {
+    let files = fs::read_dir(folder).into_iter().flatten().flatten();
+    files.into_iter().any(|file| file.file_name().to_str().is_some_and(is_gguf))
 }
 
 fn bytes_below(folder: &Path) -> u64 {

@@ -27,10 +27,10 @@ pub enum Error {
     #[error("{id} holds no config.json with *.safetensors; models in other formats cannot be loaded")]
     NotAModel { id: ModelId },
     #[error(
-        "{id} holds GGUF files, which llama.cpp and Ollama load; omnibus loads safetensors: take the repository that they were made from, or one of MLX's, such as mlx-community/{}",
+        "{id} holds {files} GGUF files, of which a model is one: download that one and give its path, or take a repository of safetensors, such as mlx-community/{}",
         mlx_name(&id.repository)
     )]
-    Gguf { id: ModelId },
+    Gguf { id: ModelId, files: usize },
     #[error("{} has no config.json: it is no model's folder", folder.display())]
     NotAFolder { folder: PathBuf },
     #[error("{}: the name of a file must be UTF-8", path.display())]
@@ -74,7 +74,10 @@ mod tests {
     #[test]
     fn a_repository_of_gguf_files_names_one_that_can_be_loaded() {
         let id = ModelId::parse("unsloth/Qwen3-8B-GGUF").unwrap();
-        let message = Error::Gguf { id }.to_string();
-        assert!(message.contains("GGUF") && message.ends_with("mlx-community/Qwen3-8B-4bit"), "{message}");
+        let message = Error::Gguf { id, files: 9 }.to_string();
+        assert!(
+            message.contains("9 GGUF files") && message.ends_with("mlx-community/Qwen3-8B-4bit"),
+            "{message}"
+        );
     }
 }

@@ -1,6 +1,8 @@
 //! Which files of a repository a model needs.
 
 use crate::checksum::Checksum;
+use crate::error::Error;
+use crate::id::ModelId;
 
 /// A file of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +62,28 @@ pub(crate) fn needed(files: &[RemoteFile]) -> Option<Vec<RemoteFile>> {
     (has_config && has_weights).then_some(files)
 }
 
+/// Whether a file is llama.cpp's.
+pub(crate) fn is_gguf(name: &str) -> bool {
+    name.to_ascii_lowercase().ends_with(".gguf")
+}
+
+/// The files of a model: safetensors with their config, else the only GGUF file.
+pub(crate) fn of_model(id: &ModelId, files: &[RemoteFile]) -> Result<Vec<RemoteFile>, Error> {
+    match needed(files) {
+        Some(files) => Ok(files),
+        None => only_gguf(files).map_err(|count| match count {
+            0 => Error::NotAModel { id: id.clone() },
+            files => Error::Gguf { id: id.clone(), files },
+        }),
+    }
+}
+
+/// The GGUF file of a repository that has one. How many there are, where that is another number.
+fn only_gguf(files: &[RemoteFile]) -> Result<Vec<RemoteFile>, usize> {
+    let found: Vec<RemoteFile> = files.iter().filter(|file| is_gguf(&file.name)).cloned().collect();
+    if found.len() == 1 { Ok(found) } else { Err(found.len()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +128,19 @@ mod tests {
         assert_eq!(names(&all).unwrap(), needed);
         assert_eq!(names(&["adapter_config.json", "adapters.safetensors"]).unwrap().len(), 2);
         assert_eq!(names(&["config.json", "pytorch_model.bin"]), None);
+    }
+
+    #[test]
+    fn a_repository_has_one_gguf_file_or_none_is_downloaded() {
+        let file =
+            |name: &&str| RemoteFile { name: (*name).to_owned(), bytes: 1, checksum: Checksum::Unknown };
+        let only = |names: &[&str]| {
+            let files: Vec<RemoteFile> = names.iter().map(file).collect();
+            only_gguf(&files).map(|files| files.into_iter().map(|file| file.name).collect::<Vec<_>>())
+        };
+        assert_eq!(only(&["README.md", "tiny-Q4_0.GGUF"]), Ok(vec!["tiny-Q4_0.GGUF".to_owned()]));
+        assert_eq!(only(&["tiny-Q4_0.gguf", "tiny-Q8_0.gguf"]), Err(2));
+        assert_eq!(only(&["README.md"]), Err(0));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod cache;
 mod checksum;
+mod description;
 mod download;
 mod environment;
 mod error;
@@ -16,6 +17,7 @@ mod remote;
 mod upload;
 
 pub use cache::{Cache, CachedModel};
+pub use description::Description;
 pub use download::Progress;
 pub use environment::{HubSettings, Network};
 pub use error::Error;
@@ -61,11 +63,14 @@ impl Hub {
             }
             Err(error) => return Err(error),
         };
-        let files = files::needed(&listing.files).ok_or_else(|| {
-            let is_gguf = listing.files.iter().any(|file| file.name.to_ascii_lowercase().ends_with(".gguf"));
-            if is_gguf { Error::Gguf { id: id.clone() } } else { Error::NotAModel { id: id.clone() } }
-        })?;
+        let files = files::of_model(id, &listing.files)?;
         Download { cache: &self.cache, remote, id, commit: &listing.commit }.run(&files, progress).await
+    }
+
+    /// What [`Self::fetch`] would download, of which nothing but the config is.
+    pub async fn describe(&self, id: &ModelId) -> Result<Description, Error> {
+        let remote = self.remote.as_ref().ok_or_else(|| Error::Offline { id: id.clone() })?;
+        description::of(remote, id).await
     }
 
     /// Uploads the files of a model's folder into a repository, which is created where there is none. Files that it has already,

@@ -43,6 +43,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("omnibus-batches", &[]),
     ("omnibus-server", &["omnibus-batches", "omnibus-engine", "omnibus-mcp", "omnibus-page", "omnibus-pool"]),
+    ("omnibus-gguf", &[]),
     ("omnibus-hub", &[]),
     ("omnibus-mcp", &[]),
     (
@@ -52,6 +53,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "omnibus-engine",
             "omnibus-offline",
             "omnibus-server",
+            "omnibus-gguf",
             "omnibus-hub",
             "omnibus-mcp",
         ],

@@ -20,7 +20,8 @@ const PRESET_BITS: usize = 4;
 pub struct MacPlan {
     mac: &'static Mac,
     model: String,
-    planned: Result<PlannedMemory, StartError>,
+    /// The plan, or why there is none.
+    pub planned: Result<PlannedMemory, StartError>,
 }
 
 /// Prints the plans of some presets.

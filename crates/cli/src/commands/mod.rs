@@ -22,6 +22,7 @@ mod mcp;
 mod models;
 mod named;
 mod perplexity;
+mod plan;
 mod ps;
 mod push;
 mod replay;
@@ -68,6 +69,7 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
         CommandName::Replay => replay::run(&config, &arguments),
         CommandName::Convert => convert::run(&config),
         CommandName::Perplexity => perplexity::run(&config, &arguments),
+        CommandName::Plan => plan::run(&config, &arguments),
         CommandName::Models => models::run(&config),
         CommandName::Doctor => match &config.doctor.subject {
             DoctorSubject::Plan(name) => doctor_plan::run(name, &config),

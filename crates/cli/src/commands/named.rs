@@ -43,13 +43,15 @@ pub fn take(command: CommandName, arguments: &[String], config: &mut Config) -> 
             config.model = Some(model.clone());
             Ok(Vec::new())
         }
-        CommandName::Serve | CommandName::Perplexity | CommandName::Pull | CommandName::RemoveModels => {
-            match config.model.take() {
-                None => Ok(arguments.to_vec()),
-                Some(model) if arguments.is_empty() => Ok(vec![model]),
-                Some(_) => Err(several("-m", "model")),
-            }
-        }
+        CommandName::Serve
+        | CommandName::Perplexity
+        | CommandName::Plan
+        | CommandName::Pull
+        | CommandName::RemoveModels => match config.model.take() {
+            None => Ok(arguments.to_vec()),
+            Some(model) if arguments.is_empty() => Ok(vec![model]),
+            Some(_) => Err(several("-m", "model")),
+        },
         CommandName::Run
         | CommandName::Ps
         | CommandName::Launch

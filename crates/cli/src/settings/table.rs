@@ -96,6 +96,7 @@ const LIBRARY: &[CommandName] = &[
     CommandName::BenchEnergy,
     CommandName::Convert,
     CommandName::Perplexity,
+    CommandName::Plan,
     CommandName::Doctor,
 ];
 /// Commands that render text.
@@ -176,6 +177,8 @@ const PERPLEXITY: &[CommandName] = &[CommandName::Perplexity];
 const BENCH: &[CommandName] = &[CommandName::BenchServe];
 const MODELS: &[CommandName] = &[CommandName::Models];
 const DOCTOR: &[CommandName] = &[CommandName::Doctor];
+/// Commands that plan for a Mac that is not there.
+const PLANNED: &[CommandName] = &[CommandName::Plan, CommandName::Doctor];
 const ENGINE_BENCH: &[CommandName] = &[CommandName::BenchEngine];
 const SPECULATION_BENCH: &[CommandName] = &[CommandName::BenchSpeculation];
 const ENERGY_BENCH: &[CommandName] = &[CommandName::BenchEnergy];
@@ -212,6 +215,7 @@ const JSON: &[CommandName] = &[
     CommandName::ListModels,
     CommandName::Perplexity,
     CommandName::Models,
+    CommandName::Plan,
     CommandName::Doctor,
     CommandName::CacheList,
     CommandName::BenchServe,

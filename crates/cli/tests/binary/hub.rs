@@ -73,6 +73,36 @@ impl Drop for Hub {
 }
 
 #[test]
+fn a_model_is_planned_before_it_is_downloaded() {
+    let hub = Hub::new("plan");
+    let printed = hub.result(&["plan", MODEL, "--as", "m4-16gb", "--json"]);
+    let plan: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((&plan["fits"], &plan["error"]), (&Value::from(true), &Value::Null), "{plan}");
+    assert!(plan["download_bytes"].as_u64() > plan["weight_bytes"].as_u64(), "{plan}");
+    assert!(plan["kv_tokens"].as_u64() > Some(1000), "{plan}");
+    assert_eq!(hub.listed(), serde_json::json!([]), "nothing is in the cache");
+    assert!(hub.result(&["plan", "-m", MODEL]).contains(" to download in "));
+    hub.check_failed(&[("HF_HUB_OFFLINE", "1")], &["plan", MODEL], MODEL);
+}
+
+#[test]
+fn a_model_that_does_not_fit_names_a_packing_that_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = serde_json::json!({
+        "model_type": "llama", "vocab_size": 128_256, "hidden_size": 4096, "intermediate_size": 14_336,
+        "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 131_072, "tie_word_embeddings": false, "torch_dtype": "bfloat16"
+    });
+    std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    let path = folder.path().display().to_string();
+    let output = omnibus(&["plan", &path, "--as", "m2-24gb", "--json"]).output().unwrap();
+    let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&plan["fits"], &plan["instead"]["bits"]), (&Value::from(false), &Value::from(8)), "{plan}");
+    let text = text(&omnibus(&["plan", &path, "--as", "m2-24gb"]).output().unwrap().stdout);
+    assert!(text.contains("does not fit: ") && text.contains("`omnibus convert -q --q-bits 8`"), "{text}");
+}
+
+#[test]
 fn a_model_is_pulled_listed_used_and_removed() {
     let hub = Hub::new("all");
     assert_eq!(hub.listed(), serde_json::json!([]));

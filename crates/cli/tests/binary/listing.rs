@@ -125,7 +125,11 @@ fn what_cannot_be_loaded_says_what_to_fetch_instead() {
     std::fs::write(&file, b"GGUF\x03\0\0\0").unwrap();
     for model in [&file, &folder] {
         let model = model.display().to_string();
-        check_failed(&run(&["generate", "-m", &model, "hi"]), 1, "is a GGUF file of Qwen3-8B-Q4_K_M");
+        check_failed(
+            &run(&["generate", "-m", &model, "hi"]),
+            1,
+            "Qwen3-8B-Q4_K_M.gguf: not a sound GGUF file",
+        );
     }
     std::fs::remove_dir_all(&folder).unwrap();
     let offline = omnibus(&["run", "org/name", "hi"])

@@ -11,6 +11,10 @@ mod embedded_facts;
 #[path = "../../../engine/tests/common/draft_model.rs"]
 mod first_layers;
 mod folders;
+mod gguf;
+#[allow(dead_code)]
+#[path = "../../../gguf/tests/it/writer.rs"]
+mod gguf_writer;
 mod hosts;
 mod hub;
 mod isolation;

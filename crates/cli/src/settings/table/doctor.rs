@@ -2,7 +2,7 @@
 
 use omnibus_engine::{MACS, Mac};
 
-use super::{DOCTOR, MAX};
+use super::{DOCTOR, MAX, PLANNED};
 use crate::settings::{DoctorSubject, Kind, Scope, Setting};
 
 /// In the order of `--help`.
@@ -43,9 +43,9 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("MAC"),
         default: "",
         section: "Kernels",
-        commands: DOCTOR,
+        commands: PLANNED,
         scope: Scope::FlagOnly,
-        help: "Print the memory plan that a Mac such as m4-16gb would have for the model of --plan, or for some presets in 4 bits. With --plan, its kernels too.",
+        help: "Print the memory plan that a Mac such as m4-16gb would have for the model of `plan` or --plan, or for some presets in 4 bits. With --plan, its kernels too.",
         set: |config, value| {
             let name = value.text();
             config.doctor.mac = Some(Mac::named(&name).ok_or_else(|| {

@@ -20,6 +20,7 @@ pub const SETTINGS: &[Setting] = &[
             CommandName::Run,
             CommandName::Serve,
             CommandName::Perplexity,
+            CommandName::Plan,
             CommandName::Launch,
             CommandName::Replay,
             CommandName::Batch,

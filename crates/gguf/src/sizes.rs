@@ -1,0 +1,77 @@
+//! Metadata under the prefix of an architecture, and the sizes in it that several parts need.
+
+use crate::architecture::Architecture;
+use crate::error::Problem;
+use crate::metadata::{Metadata, required};
+
+/// Sizes that several fields depend on.
+pub struct Sizes {
+    /// Layers.
+    pub layers: usize,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Heads of keys and values.
+    pub kv_heads: usize,
+    /// Elements of a head.
+    pub head_dim: usize,
+}
+
+/// Metadata under the architecture's prefix.
+#[derive(Clone, Copy)]
+pub struct Keys<'a> {
+    metadata: Metadata<'a>,
+    prefix: &'static str,
+}
+
+impl<'a> Keys<'a> {
+    /// Of this architecture.
+    pub fn new(metadata: Metadata<'a>, architecture: &Architecture) -> Self {
+        Self { metadata, prefix: architecture.name }
+    }
+
+    /// The whole key.
+    pub fn key(self, name: &str) -> String {
+        format!("{}.{name}", self.prefix)
+    }
+
+    /// A number of things, if it is there.
+    pub fn count(self, name: &str) -> Result<Option<usize>, Problem> {
+        self.metadata.count(&self.key(name))
+    }
+
+    /// A number, if it is there.
+    pub fn number(self, name: &str) -> Result<Option<f64>, Problem> {
+        self.metadata.number(&self.key(name))
+    }
+
+    /// A text, if it is there.
+    pub fn text(self, name: &str) -> Result<Option<&'a str>, Problem> {
+        self.metadata.text(&self.key(name))
+    }
+
+    /// A number of things that must be there.
+    pub fn size(self, name: &str) -> Result<usize, Problem> {
+        required(&self.key(name), self.count(name)?.filter(|size| *size > 0))
+    }
+}
+
+impl Sizes {
+    /// Reads them.
+    pub fn read(keys: Keys) -> Result<Self, Problem> {
+        let (hidden, heads) = (keys.size("embedding_length")?, keys.size("attention.head_count")?);
+        let head_dim = keys.count("attention.key_length")?.unwrap_or(hidden / heads);
+        if keys.count("attention.value_length")?.is_some_and(|length| length != head_dim) {
+            return Err(Problem::unsupported(format!(
+                "`{}` differs from keys",
+                keys.key("attention.value_length")
+            )));
+        }
+        let kv_heads = keys.count("attention.head_count_kv")?.unwrap_or(heads);
+        if kv_heads == 0 || head_dim < 2 || !head_dim.is_multiple_of(2) {
+            return Err(Problem::unsupported(format!("heads of {head_dim} elements, {kv_heads} of keys")));
+        }
+        Ok(Self { layers: keys.size("block_count")?, hidden, heads, kv_heads, head_dim })
+    }
+}

@@ -1,0 +1,200 @@
+//! Writes a file's tensors as safetensors, one tensor in memory at a time.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::architecture::{Architecture, Norms, RotaryRows};
+use crate::error::{Error, Problem};
+use crate::floats::FloatType;
+use crate::head::{Head, TensorInfo};
+use crate::rotary;
+use crate::sizes::Sizes;
+use crate::stored::{Form, Kept, Part, convert, parts};
+use crate::tensor_type::TensorType;
+
+/// A tensor with its place in the folder.
+pub struct Placed<'a> {
+    /// In the file.
+    pub tensor: &'a TensorInfo,
+    /// `model.layers.3.self_attn.q_proj`
+    pub module: String,
+    /// `weight` or `bias`.
+    pub suffix: &'static str,
+}
+
+impl Placed<'_> {
+    /// What is written of it.
+    fn named_parts(&self, float: FloatType) -> Vec<(String, Part)> {
+        let parts = parts(self.tensor.kind, &self.tensor.shape, float);
+        let name = |part: &Part| match part.suffix {
+            "weight" => format!("{}.{}", self.module, self.suffix),
+            suffix => format!("{}.{suffix}", self.module),
+        };
+        parts.into_iter().map(|part| (name(&part), part)).collect()
+    }
+}
+
+/// Every tensor with its module. One that has none is an error: nothing is left out silently.
+pub fn placed<'a>(head: &'a Head, architecture: &Architecture) -> Result<Vec<Placed<'a>>, Problem> {
+    let tensors = head.tensors.iter().filter(|tensor| !rotary::TENSORS.contains(&tensor.name.as_str()));
+    let mut placed = Vec::new();
+    for tensor in tensors {
+        let (module, suffix) = architecture.module(&tensor.name).ok_or_else(|| {
+            Problem::unsupported(format!(
+                "{} files with a tensor `{}` are not known",
+                architecture.name, tensor.name
+            ))
+        })?;
+        if Form::of(tensor.kind) != Form::Floats && (tensor.shape.len() < 2 || suffix != "weight") {
+            return Err(Problem::broken(format!("tensor `{}` is packed, and no matrix", tensor.name)));
+        }
+        placed.push(Placed { tensor, module, suffix });
+    }
+    let mut names = std::collections::BTreeSet::new();
+    match placed.iter().find(|placed| !names.insert((&placed.module, placed.suffix))) {
+        Some(twice) => Err(Problem::broken(format!("tensor `{}` is there twice", twice.tensor.name))),
+        None => Ok(placed),
+    }
+}
+
+/// The type of a folder's floats. Gemma's activations need bfloat16's range; others have what the file has, and float16, which
+/// scales of packed blocks are in, where that is packed.
+pub fn float_type(architecture: &Architecture, placed: &[Placed]) -> FloatType {
+    let matrices = || placed.iter().map(|placed| placed.tensor).filter(|tensor| tensor.shape.len() > 1);
+    let has = |kind: TensorType| matrices().any(|tensor| tensor.kind == kind);
+    let packed = matrices().any(|tensor| matches!(Form::of(tensor.kind), Form::Affine { .. }));
+    match architecture.norms {
+        Norms::PlusOne => FloatType::Bf16,
+        Norms::AsPublished if packed || has(TensorType::F16) => FloatType::F16,
+        Norms::AsPublished if has(TensorType::Bf16) || has(TensorType::Mxfp4) => FloatType::Bf16,
+        Norms::AsPublished => FloatType::F32,
+    }
+}
+
+/// `quantization` of the config: the most frequent form, and the modules that differ.
+pub fn quantization(placed: &[Placed]) -> Option<Value> {
+    let forms = || placed.iter().map(|placed| (placed, Form::of(placed.tensor.kind)));
+    let mut counts = BTreeMap::new();
+    forms()
+        .filter(|(_, form)| *form != Form::Floats)
+        .for_each(|(_, form)| *counts.entry(form).or_insert(0) += 1);
+    let (most, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+    let mut section = section(most);
+    for (placed, form) in forms().filter(|(_, form)| *form != Form::Floats && *form != most) {
+        section.insert(placed.module.clone(), Value::Object(self::section(form)));
+    }
+    Some(Value::Object(section))
+}
+
+fn section(form: Form) -> Map<String, Value> {
+    let (bits, mode) = match form {
+        Form::Affine { bits } => (bits, "affine"),
+        Form::Mxfp4 | Form::Floats => (4, "mxfp4"),
+    };
+    let fields = [("group_size", json!(32)), ("bits", json!(bits)), ("mode", json!(mode))];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// What became of the tensors of each type.
+pub type Outcome = BTreeMap<(TensorType, Kept), usize>;
+
+/// Everything that [`write`] needs of a model.
+pub struct Plan<'a> {
+    /// Its tensors.
+    pub placed: Vec<Placed<'a>>,
+    /// Of norms, scales and what is not packed.
+    pub float: FloatType,
+    /// Of its heads.
+    pub sizes: Sizes,
+    /// Its architecture.
+    pub architecture: &'static Architecture,
+}
+
+/// Writes the tensors. `progress` gets the bytes of the file that have been read.
+pub fn write(
+    plan: &Plan,
+    input: &Path,
+    output: &Path,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Outcome, Error> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |error| Error::Io { path, error }
+    };
+    let mut file = File::open(input).map_err(failed(input))?;
+    let mut out = BufWriter::new(File::create(output).map_err(failed(output))?);
+    out.write_all(&header(plan)).map_err(failed(output))?;
+    let (mut outcome, mut read) = (Outcome::new(), 0);
+    for placed in &plan.placed {
+        let tensor = placed.tensor;
+        let mut bytes = vec![0; tensor.bytes as usize];
+        file.seek(SeekFrom::Start(tensor.offset)).map_err(failed(input))?;
+        file.read_exact(&mut bytes).map_err(failed(input))?;
+        let bytes = plan.in_published_order(placed, bytes);
+        let subtract = f32::from(u8::from(plan.is_shifted(placed)));
+        let (parts, kept) = convert(tensor.kind, &bytes, plan.float, subtract);
+        for part in parts {
+            out.write_all(&part).map_err(failed(output))?;
+        }
+        *outcome.entry((tensor.kind, kept)).or_insert(0) += 1;
+        read += tensor.bytes;
+        progress(read);
+    }
+    out.flush().map_err(failed(output))?;
+    Ok(outcome)
+}
+
+/// The header of safetensors: a length, and names with types, shapes and offsets.
+fn header(plan: &Plan) -> Vec<u8> {
+    let mut entries = Map::new();
+    entries.insert("__metadata__".to_owned(), json!({ "format": "mlx" }));
+    let mut end = 0;
+    for (name, part) in plan.placed.iter().flat_map(|placed| placed.named_parts(plan.float)) {
+        let begin = end;
+        end += part.bytes;
+        entries
+            .insert(name, json!({ "dtype": part.dtype, "shape": part.shape, "data_offsets": [begin, end] }));
+    }
+    let mut text = Value::Object(entries).to_string().into_bytes();
+    text.resize(text.len().next_multiple_of(8), b' ');
+    [&(text.len() as u64).to_le_bytes()[..], &text].concat()
+}
+
+impl Plan<'_> {
+    fn is_shifted(&self, placed: &Placed) -> bool {
+        self.architecture.norms == Norms::PlusOne
+            && placed.tensor.shape.len() == 1
+            && placed.module.ends_with("norm")
+    }
+
+    /// The rows of queries and keys with the halves of a head apart.
+    fn in_published_order(&self, placed: &Placed, bytes: Vec<u8>) -> Vec<u8> {
+        let is_rotated = placed.module.ends_with(".q_proj") || placed.module.ends_with(".k_proj");
+        match self.architecture.rotary_rows {
+            RotaryRows::SideBySide if is_rotated => {
+                halves_apart(&bytes, &placed.tensor.shape, self.sizes.head_dim)
+            }
+            RotaryRows::SideBySide | RotaryRows::AsPublished => bytes,
+        }
+    }
+}
+
+/// Row `2i + j` of each head becomes row `j × half + i`.
+fn halves_apart(bytes: &[u8], shape: &[usize], head_dim: usize) -> Vec<u8> {
+    let rows = shape.first().copied().unwrap_or(1);
+    if !rows.is_multiple_of(head_dim) {
+        return bytes.to_vec();
+    }
+    let row_bytes = bytes.len() / rows;
+    let mut out = Vec::with_capacity(bytes.len());
+    for head in bytes.chunks_exact(row_bytes * head_dim) {
+        for half in 0..2 {
+            head.chunks_exact(row_bytes).skip(half).step_by(2).for_each(|row| out.extend(row));
+        }
+    }
+    out
+}

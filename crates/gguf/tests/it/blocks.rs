@@ -1,0 +1,108 @@
+//! Blocks of every type, compared with what llama.cpp's Python package reads from them.
+
+use serde_json::Value;
+
+use super::file::Folder;
+use super::writer::{File, base};
+
+const CASES: &str = include_str!("../blocks.json");
+/// Elements of a case.
+const COLUMNS: usize = 256;
+
+struct Case {
+    kind: String,
+    number: u32,
+    bytes: Vec<u8>,
+    floats: Vec<f32>,
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap()).collect()
+}
+
+fn cases() -> Vec<Case> {
+    let cases: Vec<Value> = serde_json::from_str(CASES).unwrap();
+    let case = |case: &Value| Case {
+        kind: case["kind"].as_str().unwrap().to_owned(),
+        number: case["number"].as_u64().unwrap() as u32,
+        bytes: hex(case["bytes"].as_str().unwrap()),
+        floats: hex(case["floats"].as_str().unwrap())
+            .chunks_exact(4)
+            .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
+            .collect(),
+    };
+    cases.iter().map(case).collect()
+}
+
+fn halves(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(2).map(|bytes| half::f16::from_le_bytes(bytes.try_into().unwrap()).to_f32()).collect()
+}
+
+/// Codes of a stream of bits, low bits first.
+fn codes(bytes: &[u8], bits: usize) -> Vec<f32> {
+    let bit = |at: usize| u32::from(bytes[at / 8] >> (at % 8) & 1);
+    let code = |at: usize| (0..bits).map(|i| bit(at * bits + i) << i).sum::<u32>();
+    (0..COLUMNS).map(|at| code(at) as f32).collect()
+}
+
+/// MLX's numbers of a packed weight.
+fn unpacked(folder: &Folder, module: &str) -> Vec<f32> {
+    let [weight, scales] = ["weight", "scales"].map(|part| folder.tensor(&format!("{module}.{part}")).2);
+    let bits = weight.len() * 8 / COLUMNS;
+    let codes = codes(&weight, bits);
+    if folder.json("config.json")["quantization"]["mode"] == "mxfp4" {
+        let e2m1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
+        let number = |code: f32| if code < 8.0 { e2m1[code as usize] } else { -e2m1[code as usize - 8] };
+        let scale = |at: usize| 2.0_f32.powi(i32::from(scales[at]) - 127);
+        return codes.iter().enumerate().map(|(at, code)| number(*code) * scale(at / 32)).collect();
+    }
+    let (scales, biases) = (halves(&scales), halves(&folder.tensor(&format!("{module}.biases")).2));
+    codes.iter().enumerate().map(|(at, code)| scales[at / 32] * code + biases[at / 32]).collect()
+}
+
+fn check(case: &Case, most_steps: f32, said: &str) {
+    let file: File =
+        base("qwen2").tensor("token_embd.weight", &[1, COLUMNS as u64], case.number, case.bytes.clone());
+    let file = file.write();
+    let (folder, written) = file.convert();
+    let numbers = unpacked(&folder, "model.embed_tokens");
+    let largest = case.floats.iter().fold(0.0_f32, |most, number| most.max(number.abs()));
+    for (at, (found, expected)) in numbers.iter().zip(&case.floats).enumerate() {
+        let error = (found - expected).abs() / largest;
+        assert!(error <= most_steps, "{} {at}: {found} for {expected}", case.kind);
+    }
+    assert_eq!(written.changes.join("; "), said, "{}", case.kind);
+}
+
+#[test]
+fn blocks_hold_the_numbers_that_llama_cpp_reads() {
+    for case in cases() {
+        let rounded = format!("scales of 1 tensor of {} rounded to float16", case.kind);
+        let anew =
+            |bits: usize| format!("1 tensor of {} packed anew with {bits} bits in groups of 32", case.kind);
+        match case.kind.as_str() {
+            // Products with scales are computed in another order.
+            "Q4_0" | "Q4_1" | "Q5_0" | "Q5_1" | "Q8_0" | "MXFP4" => check(&case, 1e-6, ""),
+            "Q4_K" | "Q5_K" => check(&case, 1e-3, &rounded),
+            // Of 64 or 256 steps, half a step at most.
+            "Q2_K" | "Q3_K" => check(&case, 0.02, &anew(6)),
+            "Q6_K" => check(&case, 0.006, &anew(8)),
+            other => panic!("{other} is not tested"),
+        }
+    }
+}
+
+#[test]
+fn a_model_of_several_types_names_them_by_module() {
+    let cases = cases();
+    let of = |kind: &str| cases.iter().find(|case| case.kind == kind).unwrap();
+    let tensor =
+        |file: File, name: &str, case: &Case| file.tensor(name, &[1, 256], case.number, case.bytes.clone());
+    let file = tensor(base("qwen2"), "token_embd.weight", of("Q6_K"));
+    let file = tensor(file, "blk.0.attn_v.weight", of("Q4_K"));
+    let file = tensor(file, "blk.0.ffn_up.weight", of("Q4_K")).write();
+    let quantization = file.convert().0.json("config.json")["quantization"].clone();
+    assert_eq!((&quantization["bits"], &quantization["group_size"]), (&Value::from(4), &Value::from(32)));
+    assert_eq!(quantization["model.embed_tokens"]["bits"], 8);
+    assert_eq!(quantization.as_object().unwrap().len(), 4);
+}

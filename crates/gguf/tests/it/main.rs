@@ -1,0 +1,10 @@
+//! Files that the tests write themselves, read as model folders.
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
+
+mod blocks;
+mod configs;
+mod file;
+mod folder;
+mod hostile;
+mod tokenizers;
+mod writer;
