@@ -14,6 +14,7 @@ mod folders;
 mod hub;
 mod isolation;
 mod keys;
+mod kv_peers;
 mod launching;
 mod libmlx;
 mod listing;
