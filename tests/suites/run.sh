@@ -1,7 +1,8 @@
 #!/bin/sh
 # What others test servers with, from packages: LangChain's standard tests, pydantic-ai and instructor, jevcompat for
-# decisions, vectors and ranking by the clients of Cohere, LangChain and LlamaIndex, LiteLLM, guidellm's sweep, and chats
-# through the gateways sglang-router, vllm-router and smg in front of two servers. All servers have the embedded model.
+# decisions, vectors and ranking by the clients of Cohere, LangChain and LlamaIndex, LiteLLM, guidellm's sweep, the cases of
+# Open Responses, and chats through the gateways sglang-router, vllm-router and smg in front of two servers. Servers have the
+# embedded model; for Open Responses it has a vision tower.
 # Usage: tests/suites/run.sh [path of the omnibus binary]
 # Each list of packages has an environment of its own, which stays in the folder of builds.
 set -eu
@@ -30,10 +31,11 @@ environment() {
     fi
 }
 
-# Starts a server; its address is in $url.
+# Starts a server with a log of this name, and with more arguments; its address is in $url.
 start() {
     log=$work/log-$1
-    "$binary" serve --port 0 --log error 2>"$log" &
+    shift
+    "$binary" serve --port 0 --log error "$@" 2>"$log" &
     server=$!
     servers="$servers $server"
     url=
@@ -47,6 +49,7 @@ start() {
 start first
 first=$url
 start second
+second=$url
 cd "$work"
 
 environment langchain
@@ -71,7 +74,12 @@ LITELLM_LOCAL_MODEL_COST_MAP=True "$venv/bin/python" "$here/through_litellm.py" 
 environment guidellm
 "$venv/bin/python" "$here/sweep.py" "$venv/bin/guidellm" "$first" "$here/../../crates/cli/models/omnibus-mini"
 
+environment open_responses
+"$venv/bin/python" "$here/seeing_model.py" "$here/../../crates/cli/models/omnibus-mini" "$work/seeing"
+start seeing "$work/seeing"
+"$venv/bin/python" "$here/open_responses.py" "$url" seeing
+
 environment gateways
 for gateway in sglang-router vllm-router smg; do
-    "$venv/bin/python" "$here/gateways.py" "$venv/bin/$gateway" "$first" "$url"
+    "$venv/bin/python" "$here/gateways.py" "$venv/bin/$gateway" "$first" "$second"
 done

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::memory_response::{Pressure, Response};
-use crate::message::{Command, CommandSender};
+use crate::message::{Command, CommandSender, WeakCommandSender};
 use crate::status::EngineStatus;
 pub(crate) use sources::of_this_machine;
 
@@ -26,7 +26,7 @@ pub(crate) fn watch(
     status: &Arc<EngineStatus>,
     commands: &CommandSender,
 ) {
-    let (status, commands) = (Arc::downgrade(status), commands.clone());
+    let (status, commands) = (Arc::downgrade(status), commands.downgrade());
     let body = move || {
         let mut response = Response::None;
         while let Some(next) = respond(response, source.as_mut(), &status, &commands) {
@@ -44,7 +44,7 @@ fn respond(
     before: Response,
     source: &mut dyn PressureSource,
     status: &Weak<EngineStatus>,
-    commands: &CommandSender,
+    commands: &WeakCommandSender,
 ) -> Option<Response> {
     let status = status.upgrade()?;
     let response = before.after(source.read());
@@ -86,7 +86,7 @@ mod tests {
         let (weak, mut source, mut response) = (Arc::downgrade(&status), Fake(readings), Response::None);
         let mut seen = Vec::new();
         while !source.0.is_empty() {
-            response = respond(response, &mut source, &weak, &sender).unwrap();
+            response = respond(response, &mut source, &weak, &sender.downgrade()).unwrap();
             let health = status.health();
             assert!(health.alive, "an engine under pressure still answers");
             seen.push((response, health.detail.contains("memory is short"), status.admits()));
@@ -108,7 +108,25 @@ mod tests {
 
     #[test]
     fn the_watch_ends_with_the_engine() {
-        let sender = CommandSender::new(|_| Ok(()));
-        assert_eq!(respond(Response::None, &mut Fake(Vec::new()), &Weak::new(), &sender), None);
+        let status = Arc::new(EngineStatus::new(1, Duration::from_secs(60)));
+        let engine = Arc::clone(&status);
+        let sender = CommandSender::new(move |_| engine.health().alive.then_some(()).ok_or(Disconnected));
+        let (watched, commands) = (Arc::downgrade(&status), sender.downgrade());
+        watch(Box::new(Unlimited), &status, &sender);
+        drop((status, sender));
+        // A reading may be under way, which ends; a watch that kept the engine would be waited for until the test's limit.
+        while watched.strong_count() > 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(respond(Response::ShrinkCaches, &mut Unlimited, &watched, &commands), None);
+    }
+
+    /// A machine with memory for everything.
+    struct Unlimited;
+
+    impl PressureSource for Unlimited {
+        fn read(&mut self) -> Pressure {
+            Pressure::Normal
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! no fields, so no field is skipped on one side only or of a type that needs a self-describing format.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use omnibus_core as core;
@@ -134,6 +134,21 @@ impl CommandSender {
 
     pub(crate) fn send(&self, command: Command) -> Result<(), Disconnected> {
         (self.0)(command)
+    }
+
+    /// A sender that does not keep the engine alive.
+    pub(crate) fn downgrade(&self) -> WeakCommandSender {
+        WeakCommandSender(Arc::downgrade(&self.0))
+    }
+}
+
+/// Sends commands as long as the engine has another sender.
+#[derive(Clone)]
+pub(crate) struct WeakCommandSender(Weak<dyn Fn(Command) -> Result<(), Disconnected> + Send + Sync>);
+
+impl WeakCommandSender {
+    pub(crate) fn send(&self, command: Command) -> Result<(), Disconnected> {
+        self.0.upgrade().map(CommandSender).ok_or(Disconnected)?.send(command)
     }
 }
 

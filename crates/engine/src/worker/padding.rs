@@ -5,7 +5,8 @@
 pub enum Padding {
     /// Not at all: the CPU kernels take any number equally well.
     None,
-    /// To 1, 2, 4, … 64, then multiples of 32, and of 64 from 256 on, so that a GPU compiles for few shapes.
+    /// To 1, 2, 4, … 16, then multiples of 16, of 32 from 128 on, and of 64 from 256 on, so that a GPU compiles for few
+    /// shapes and none costs much more than the one before.
     Buckets,
 }
 
@@ -14,7 +15,8 @@ impl Padding {
     pub fn of(self, rows: usize) -> usize {
         match self {
             Self::None => rows,
-            Self::Buckets if rows <= 64 => rows.next_power_of_two(),
+            Self::Buckets if rows <= 16 => rows.next_power_of_two(),
+            Self::Buckets if rows <= 128 => rows.next_multiple_of(16),
             Self::Buckets if rows <= 256 => rows.next_multiple_of(32),
             Self::Buckets => rows.next_multiple_of(64),
         }

@@ -193,7 +193,7 @@ impl FewRows {
     fn row_blocks(&self) -> (i32, i32) {
         let blocks = (self.rows + 8 * ROW_TILES_MAX - 1) / (8 * ROW_TILES_MAX);
         let tiles = (self.rows + 8 * blocks - 1) / (8 * blocks);
-        (blocks, [4, 8, 12].into_iter().find(|class| *class >= tiles).unwrap_or(ROW_TILES_MAX))
+        (blocks, (tiles + tiles % 2).clamp(4, ROW_TILES_MAX))
     }
 
     /// From 17 rows on with dense weights by warpgroups.

@@ -208,6 +208,11 @@ fn cases(kernel: &str) -> Vec<Case> {
         case(Warpgroup, WeightFormat::Dense, 128, 512, 512),
         case(Warpgroup, WeightFormat::Dense, 90, 576, 133),
         case(Warpgroup, WeightFormat::Four { group: 64 }, 170, 512, 200),
+        case(Warpgroup, WeightFormat::Four { group: 64 }, 41, 512, 160),
+        case(Warpgroup, WeightFormat::Eight { group: 64 }, 74, 512, 96),
+        case(Warpgroup, WeightFormat::Dense, 42, 576, 133),
+        case(Warpgroup, WeightFormat::Dense, 74, 576, 256),
+        case(Warpgroup, WeightFormat::Dense, 107, 704, 133),
     ];
     all.into_iter().filter(|case| case.plans[0].kernel.name == kernel).collect()
 }
@@ -305,6 +310,7 @@ fn broken_products_are_noticed() {
         ("wmm_wide", 14, "M0 + m < M && step", "m < M && step"),
         ("wmm_wide", 14, "m = M0 + c * 8", "m = c * 8"),
         ("wmm_wide", 15, "(gk_long)(M0 + m) * K", "(gk_long)m * K"),
+        ("wmm_wide", 18, "MT % PRODUCERS == 0 || p < MT * 32", "p < MT / PRODUCERS * NP"),
         ("wmm_dense", 2, "gk_join<ALL>(free(step));", ""),
         ("wmm_dense", 9, "gk_wait<LAG>();", ""),
         ("wmm_dense", 2, "gk_join<ALL>(full(step));", ""),

@@ -1,12 +1,12 @@
 //! Ministral 3: Llama whose queries grow with their position; and Mistral Small 3 with its picture encoder, Pixtral and
-//! LLaVA, of which the text model is served.
+//! LLaVA, of which the text model is served: Llama, Mistral, Qwen2 or Qwen3.
 //!
 //! Source: mlx-lm `models/ministral3.py`, `models/mistral3.py`, `models/pixtral.py`.
 
 use super::by_layer::*;
 use super::names::*;
 use super::parts::*;
-use super::{deepseek_v3, llama};
+use super::{deepseek_v3, llama, qwen2, qwen3};
 use crate::*;
 
 pub(super) fn read_ministral3(cfg: &Config) -> Result<Blueprint, ConfigError> {
@@ -33,6 +33,8 @@ pub(super) fn read_with_encoder(cfg: &Config) -> Result<Blueprint, ConfigError> 
         ("mistral4", deepseek_v3::read_mistral4),
         ("mistral", llama::read_mistral_text),
         ("llama", llama::read_mistral_text),
+        ("qwen2", qwen2::read),
+        ("qwen3", qwen3::read),
     ];
     let read = text.choice_opt("model_type", kinds)?.unwrap_or(llama::read_mistral_text);
     let blueprint = read(&text)?;

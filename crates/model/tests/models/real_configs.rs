@@ -171,3 +171,29 @@ fn a_nested_text_config_has_the_sizes_of_its_class() {
     assert_eq!(text.manifest().0["model.layers.0.self_attn.k_proj.weight"], [1024, 4096]);
     assert_eq!(encoders::read(config).unwrap().unwrap().features, 4096);
 }
+
+/// As published with LLaVA-Interleave: LLaVA's class around Qwen2 and a SigLIP tower.
+#[test]
+fn llava_has_qwens_as_text_models() {
+    for (model_type, own) in [("qwen2", "q_proj.bias"), ("qwen3", "q_norm.weight")] {
+        let config = serde_json::json!({
+            "model_type": "llava", "image_token_index": 151646, "vision_feature_layer": -1,
+            "vision_feature_select_strategy": "full", "projector_hidden_act": "gelu",
+            "text_config": {
+                "model_type": model_type, "hidden_size": 1024, "intermediate_size": 2816, "num_attention_heads": 16,
+                "num_hidden_layers": 24, "num_key_value_heads": 16, "rms_norm_eps": 1e-6, "rope_theta": 1e6,
+                "vocab_size": 152000, "max_position_embeddings": 32768, "head_dim": 64,
+            },
+            "vision_config": {
+                "model_type": "siglip_vision_model", "hidden_size": 1152, "image_size": 384, "patch_size": 14,
+                "intermediate_size": 4304, "num_attention_heads": 16, "num_hidden_layers": 26,
+                "vision_use_head": false,
+            },
+        });
+        let config = config.as_object().unwrap();
+        let text = families::read(config).unwrap();
+        assert_eq!((text.hidden, text.layers.len(), text.vocab), (1024, 24, 152_000));
+        assert!(text.manifest().0.contains_key(&format!("model.layers.0.self_attn.{own}")), "{model_type}");
+        assert_eq!(encoders::read(config).unwrap().unwrap().features, 1024);
+    }
+}

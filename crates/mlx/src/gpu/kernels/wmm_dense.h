@@ -1,4 +1,4 @@
-// CUDA of compute capability 9.0 alone: the product of wmm.h for MT = 4, 8, 12 or 16 (17 to 128 rows) and weights that are not packed, by
+// CUDA of compute capability 9.0 alone: the product of wmm.h for an even MT from 4 to 16 (17 to 128 rows) and weights that are not packed, by
 // warpgroups, of which each multiplies 64 rows of w. Both sides pass through ST stages of 64 k, which PRODUCERS simd groups
 // copy: 64 WN rows of w, then 8 MT rows of x. Groups take turns at tiles of 64 WN rows, while their stages run on. The grid splits k.
 // LAG: stages that a producer has on its way before it waits for one, at least two fewer than there are: a consumer releases
@@ -19,6 +19,7 @@ const int tiles = (N + TILE - 1) / TILE, turns = (tiles - GK_GROUP_X + GK_GROUPS
 if (GK_SIMD >= 4 * WN) {
   // A thread copies 16 bytes of every EACH rows.
   constexpr int EACH = NP / 8;
+  static_assert(MT * 8 % EACH == 0 && TILE % EACH == 0, "rows are copied by whole turns");
   const int id = GK_TID - WN * 128, first = id / 8, chunk = id % 8, steps = turns * units;
   auto place = [&](int step, int row) { return stage + step % ST * STAGE + row * 8 + (chunk ^ row % 8); };
   auto copy_w = [&](int step) {

@@ -1,4 +1,4 @@
-// CUDA of compute capability 9.0 alone: the product of wmm.h for MT = 4, 8, 12 or 16 (17 to 256 rows) and packed weights, by
+// CUDA of compute capability 9.0 alone: the product of wmm.h for an even MT from 4 to 16 (17 to 256 rows) and packed weights, by
 // warpgroups. Each group has 8 MT rows of x. A warpgroup takes 64 rows of w, which become TX in registers, and multiplies them with x in shared memory. WN
 // of them share x, in ST stages of 128 k, which PRODUCERS simd groups fill. The grid splits k.
 // A lane takes k as in wmm_body.h, so x is stored in that order: chunk 4 a + i of a stage (16 bytes of a row) has word i
@@ -51,7 +51,8 @@ auto weights = [&](gk_uint (&to)[2][8], int load) {           // of 64 QUARTERS 
 };
 if (GK_SIMD >= 4 * WN) {
   // What x has for a stage, [row][16 bytes] with those at c at c ^ row % 8, is copied RAW - 1 stages ahead.
-  constexpr int PARTS = MT / PRODUCERS, NP = PRODUCERS * 32, PIECES = MT * 8 * CHUNKS / NP;
+  constexpr int NP = PRODUCERS * 32, PARTS = (MT * 32 + NP - 1) / NP, PIECES = MT * 8 * CHUNKS / NP;
+  static_assert(PIECES * NP == MT * 8 * CHUNKS, "a stage is copied by whole turns");
   uint4* const raw = stage + ST * CHUNKS * MT * 8;
   const int id = GK_TID - WN * 128, steps = 2 * (u1 - u0);
   auto copy = [&](int step) {
@@ -70,14 +71,17 @@ if (GK_SIMD >= 4 * WN) {
     copy(step + RAW - 1);
     uint4 v[PARTS][4];
     // Parts of a stage: four pieces of one row. Part p has rows p % 8 + 8 (p / 32), and chunks from 4 (p / 8 % 4) on.
+    auto there = [](int p) { return MT % PRODUCERS == 0 || p < MT * 32; };
     GK_UNROLL for (int j = 0; j < PARTS; ++j) {
       const int p = id + j * NP, m = p >> 5 << 3 | (p & 7), a = p >> 3 & 3;
+      if (!there(p)) continue;
       GK_UNROLL for (int i = 0; i < 4; ++i) v[j][i] = raw[(step % RAW * MT * 8 + m) * CHUNKS + (((a >> 1) * 8 + (a & 1) + i * 2) ^ (m & 7))];
     }
     if (step >= ST) gk_join<FREE>(1 + step % ST);
     uint4* const to = stage + step % ST * CHUNKS * MT * 8;
     GK_UNROLL for (int j = 0; j < PARTS; ++j) {
       const int p = id + j * NP, m = p >> 5 << 3 | (p & 7), a = p >> 3 & 3;
+      if (!there(p)) continue;
       GK_UNROLL for (int i = 0; i < 4; ++i) {
         const uint4 w = v[j][i];
         if (BITS == 4) v[j][i] = {gk_bytes(w.x, w.z, 0x5410), gk_bytes(w.x, w.z, 0x7632), gk_bytes(w.y, w.w, 0x5410), gk_bytes(w.y, w.w, 0x7632)};
