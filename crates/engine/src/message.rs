@@ -194,7 +194,7 @@ pub enum Answer {
     Blocks(Result<Vec<StoredBlock>, BlocksRefused>),
 }
 
-/// Blocks that another replica asks for.
+/// Blocks that another replica requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockQuery {
     /// [`omnibus_kv_peer::Fingerprint::long`] of the other replica.

@@ -57,7 +57,7 @@ impl Fingerprint {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockHeader([u8; HEADER_BYTES]);
 
-/// Why bytes are not the block that was asked for.
+/// Why bytes are not the block that was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
     /// Bytes were changed.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::block::{BlockName, Fingerprint};
-use crate::records::Records;
+use crate::records::{RecordError, Records};
 use crate::wire::{BlockRequest, FoundBlocks, LOOKUP_PATH, NAMES_MAX, READ_PATH};
 pub use status::PeerStats;
 use status::{FailureReason, PeerStatus};
@@ -205,7 +205,7 @@ impl Client {
         let bytes_of = |name: &BlockName| self.shape.block_bytes.get(name.group as usize).copied();
         let expected = names.iter().filter_map(|name| Some((*name, bytes_of(name)?)));
         let mut records = Records::new(self.shape.fingerprint, expected);
-        let invalid = |error: crate::RecordError| Failed(FailureReason::Invalid, error.to_string());
+        let invalid = |error: RecordError| Failed(FailureReason::Invalid, error.to_string());
         while let Some(chunk) = response.chunk().await.map_err(|error| Failed::of(&error))? {
             blocks.extend(records.push(&chunk).map_err(invalid)?);
         }

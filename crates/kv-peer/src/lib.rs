@@ -1,7 +1,7 @@
 //! KV blocks of other replicas: what a block is called and how it is checked, and the client that fetches blocks from peers.
 //!
 //! Invariant: no edge to a crate of ours: a block is a name and bytes. What a peer sends is not trusted: it has exactly the
-//! size, the name and the checksum of a block that was asked for, or the fetch fails. A fetch takes a bounded time.
+//! size, the name and the checksum of a block that was requested, or the fetch fails. A fetch takes a bounded time.
 
 mod block;
 mod client;

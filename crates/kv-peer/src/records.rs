@@ -1,6 +1,6 @@
 //! Blocks out of a stream of bytes: one record after the other, each a header and a block's bytes, as a file of the disk cache.
 //!
-//! Invariant: never more memory than the largest block that was asked for, whatever comes.
+//! Invariant: never more memory than the largest block that was requested, whatever comes.
 
 use std::collections::VecDeque;
 
@@ -23,8 +23,8 @@ pub enum RecordError {
     /// A block is not as it was written.
     #[error("a block is invalid: {0}")]
     Invalid(#[from] Mismatch),
-    /// It has a block that was not asked for, or blocks in another order.
-    #[error("there is a block that was not asked for")]
+    /// It has a block that was not requested, or blocks in another order.
+    #[error("there is a block that was not requested")]
     NotAsked,
     /// It ends inside a block.
     #[error("the stream ends inside a block")]
@@ -68,7 +68,7 @@ impl Records {
         }
     }
 
-    /// Takes bytes of a header. True once it is there: it is of a block that was asked for.
+    /// Takes bytes of a header. True once it is there: it is of a block that was requested.
     fn take_header(&mut self, bytes: &mut &[u8]) -> Result<bool, RecordError> {
         if bytes.is_empty() {
             return Ok(false);

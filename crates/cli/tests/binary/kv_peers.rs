@@ -171,9 +171,9 @@ fn a_peer_with_another_format_or_role_or_none_at_all_is_not_used() {
     assert_eq!(text(&complete(&chained, json!({}))), text(&alone));
     // It serves no blocks.
     check_failure(&chained, "refused_total");
-    let nobody = decode_server("127.0.0.1:1".parse().unwrap(), &[]);
-    assert_eq!(text(&complete(&nobody, json!({}))), text(&alone));
-    check_failure(&nobody, "unreachable_total");
+    let no_peer = decode_server("127.0.0.1:1".parse().unwrap(), &[]);
+    assert_eq!(text(&complete(&no_peer, json!({}))), text(&alone));
+    check_failure(&no_peer, "unreachable_total");
 }
 
 /// What vLLM's proxy does: the prompt to one server, then what its answer says to the other one.

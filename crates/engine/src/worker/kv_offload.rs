@@ -146,21 +146,6 @@ impl KvOffload {
         }
     }
 
-    fn fetch_from_disk(&mut self, scheduler: &mut Scheduler, id: SequenceId, now: Tick) {
-        if self.disk.is_none() {
-            return;
-        }
-        let sought = self.find_restorable(scheduler, id, &BTreeSet::new()).into_iter();
-        let on_disk = sought.filter_map(|(name, store)| (store == OffloadTier::Disk).then_some(name));
-        let names: Vec<BlockName> = on_disk.collect();
-        if let Some(disk) = &mut self.disk
-            && !names.is_empty()
-            && disk.read(id, names, now)
-        {
-            scheduler.hold(id, HoldReason::Transfer);
-        }
-    }
-
     /// Restores the blocks of a sequence that is about to run from host memory; if the disk has more, the sequence is held
     /// until they are read.
     pub(super) fn restore(
@@ -296,27 +281,6 @@ impl KvOffload {
     ) -> mlx::Result<()> {
         self.finish_disk_reads(scheduler, device, now)?;
         self.finish_peer_requests(scheduler, device, now)
-    }
-
-    fn finish_disk_reads(
-        &mut self,
-        scheduler: &mut Scheduler,
-        device: &mut DeviceClient,
-        now: Tick,
-    ) -> mlx::Result<()> {
-        while let Some((id, result)) = self.disk.as_mut().and_then(DiskTier::next_result) {
-            let Some(id) = id else { continue };
-            let bytes = result.blocks.iter().map(|block| block.bytes.len() as u64).sum();
-            scheduler.learn_transfer(Transfer::DiskRead, bytes, ticks(result.took));
-            let read = result.blocks.into_iter().map(|block| (block.name, block.bytes)).collect();
-            self.restore_read(scheduler, device, (id, &read), now)?;
-        }
-        let Some(disk) = &mut self.disk else { return Ok(()) };
-        for id in disk.expire(now) {
-            tracing::warn!("the disk does not respond; the prompt is computed instead");
-            scheduler.release_hold(id, HoldReason::Transfer);
-        }
-        Ok(())
     }
 
     /// Writes back what was read for a sequence, and releases it; a long prompt is read in several batches.

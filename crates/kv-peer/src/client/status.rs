@@ -20,7 +20,7 @@ pub(crate) enum FailureReason {
     Refused,
     /// Its blocks are those of another model or format.
     OtherModel,
-    /// What it sent is damaged or was not asked for.
+    /// What it sent is damaged or was not requested.
     Invalid,
 }
 
@@ -35,7 +35,7 @@ pub struct FailureCounts {
     pub refused_total: u64,
     /// A peer serves another model, another KV format or another block size.
     pub other_model_total: u64,
-    /// What a peer sent was damaged or not asked for.
+    /// What a peer sent was damaged or not requested.
     pub invalid_total: u64,
 }
 

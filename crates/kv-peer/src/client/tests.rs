@@ -93,7 +93,7 @@ fn a_peer_that_dies_hangs_floods_or_lies_is_a_failure() {
     let read = || Request::Read(0, names(&[1, 2]));
     let dies = peer(answer("200 OK", &[record(1), record(2)].concat())[..200].to_vec());
     assert_eq!(keys(ask(vec![dies], read())).1.failures.unreachable_total, 1);
-    let hangs = peer_that(|client| std::mem::forget(client));
+    let hangs = peer_that(std::mem::forget);
     assert_eq!(keys(ask(vec![hangs], read())).1.failures.timeout_total, 1);
     let flood = peer_that(|mut client| {
         let head = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n";

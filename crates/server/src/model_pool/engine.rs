@@ -189,7 +189,7 @@ impl Engine for ModelPool {
     }
 }
 
-/// The answer of the first model that has the blocks that were asked for.
+/// The answer of the first model that has the blocks that were requested.
 fn first_with_blocks<T>(
     answers: impl Iterator<Item = Result<Result<T, BlocksRefused>, Failure>>,
 ) -> Result<Result<T, BlocksRefused>, Failure> {

@@ -193,7 +193,7 @@ pub struct Completion {
     /// Times, when requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings: Option<Timings>,
-    /// For the server that decodes, in a response that asked for it.
+    /// For the server that decodes, in a response to a request for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kv_transfer_params: Option<KvTransferParams>,
     /// How much of the prompt is computed, when requested.

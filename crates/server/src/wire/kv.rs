@@ -1,4 +1,4 @@
-//! `POST /v1/kv/lookup` and `POST /v1/kv/blocks`: blocks that another replica asks for.
+//! `POST /v1/kv/lookup` and `POST /v1/kv/blocks`: blocks that another replica requests.
 
 use omnibus_engine::BlockQuery;
 use omnibus_kv_peer::{BlockName, NAMES_MAX};

@@ -1,4 +1,4 @@
-//! Blocks that other replicas ask for.
+//! Blocks that other replicas request.
 
 use super::EngineLoop;
 use crate::message::{Answer, BlockQuery, BlocksRefused, QueryId, QueryReply};

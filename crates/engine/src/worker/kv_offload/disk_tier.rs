@@ -1,16 +1,19 @@
 //! The disk cache of keys and values, and its reads in progress.
 
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 
-use omnibus_core::{SequenceId, Tick};
+use omnibus_core::{HoldReason, OffloadTier, Scheduler, SequenceId, Tick, Transfer};
 use omnibus_kv_peer::Fingerprint;
 use omnibus_model::Source;
 use sha2::{Digest, Sha256};
 
 use super::pending_reads::PendingReads;
+use super::{KvOffload, ticks};
 use crate::disk::{BlockName, BlockSizes, Disk, ReadResult};
 use crate::error::StartError;
 use crate::settings::{CpuActivations, DiskSettings, Settings};
+use crate::worker::device_client::DeviceClient;
 use crate::worker::model_traits::KvLayout;
 
 /// A read that takes longer counts as hung.
@@ -103,5 +106,45 @@ impl DiskTier {
 
     pub(super) fn is_stalled(&self) -> bool {
         self.reading.is_stalled()
+    }
+}
+
+impl KvOffload {
+    /// Starts reading a waiting sequence's blocks from disk, and holds it, if there are any.
+    pub(super) fn fetch_from_disk(&mut self, scheduler: &mut Scheduler, id: SequenceId, now: Tick) {
+        if self.disk.is_none() {
+            return;
+        }
+        let sought = self.find_restorable(scheduler, id, &BTreeSet::new()).into_iter();
+        let on_disk = sought.filter_map(|(name, store)| (store == OffloadTier::Disk).then_some(name));
+        let names: Vec<BlockName> = on_disk.collect();
+        if let Some(disk) = &mut self.disk
+            && !names.is_empty()
+            && disk.read(id, names, now)
+        {
+            scheduler.hold(id, HoldReason::Transfer);
+        }
+    }
+
+    /// Restores the blocks that were read, and releases the sequences whose reads failed or take too long.
+    pub(super) fn finish_disk_reads(
+        &mut self,
+        scheduler: &mut Scheduler,
+        device: &mut DeviceClient,
+        now: Tick,
+    ) -> mlx::Result<()> {
+        while let Some((id, result)) = self.disk.as_mut().and_then(DiskTier::next_result) {
+            let Some(id) = id else { continue };
+            let bytes = result.blocks.iter().map(|block| block.bytes.len() as u64).sum();
+            scheduler.learn_transfer(Transfer::DiskRead, bytes, ticks(result.took));
+            let read = result.blocks.into_iter().map(|block| (block.name, block.bytes)).collect();
+            self.restore_read(scheduler, device, (id, &read), now)?;
+        }
+        let Some(disk) = &mut self.disk else { return Ok(()) };
+        for id in disk.expire(now) {
+            tracing::warn!("the disk does not respond; the prompt is computed instead");
+            scheduler.release_hold(id, HoldReason::Transfer);
+        }
+        Ok(())
     }
 }
