@@ -300,7 +300,7 @@ def read_body(body, answer):
         return
     content = json.loads(body)
     answer.usage = content.get("usage") or {}
-    answer.text = "".join(map(text_of, content["choices"]))
+    answer.text = "".join(map(text_of, content.get("choices", [])))
 
 
 def text_of(choice):

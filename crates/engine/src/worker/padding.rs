@@ -5,7 +5,7 @@
 pub enum Padding {
     /// Not at all: the CPU kernels take any number equally well.
     None,
-    /// To 1, 2, 4, … 16, then multiples of 16, of 32 from 128 on, and of 64 from 256 on, so that a GPU compiles for few
+    /// To 1, 2, 4, … 16, then multiples of 16, of 32 from 96 on, and of 64 from 256 on, so that a GPU compiles for few
     /// shapes and none costs much more than the one before.
     Buckets,
 }
@@ -16,7 +16,7 @@ impl Padding {
         match self {
             Self::None => rows,
             Self::Buckets if rows <= 16 => rows.next_power_of_two(),
-            Self::Buckets if rows <= 128 => rows.next_multiple_of(16),
+            Self::Buckets if rows <= 96 => rows.next_multiple_of(16),
             Self::Buckets if rows <= 256 => rows.next_multiple_of(32),
             Self::Buckets => rows.next_multiple_of(64),
         }

@@ -21,11 +21,10 @@ use crate::settings::{Settings, WarmUp};
 
 /// Tokens of each sequence in each step. Kernels differ by the number of rows, up to some hundred, and where prefill and
 /// decode share a batch.
-const STEPS: [&[usize]; 20] = [
+const STEPS: [&[usize]; 19] = [
     &[512],
     &[256],
     &[128],
-    &[112],
     &[96],
     &[80],
     &[64],

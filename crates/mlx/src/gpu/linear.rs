@@ -73,7 +73,7 @@ const WIDE_COPIES: i32 = 3;
 /// Warpgroups of a group that share its rows, with weights that are not packed.
 const DENSE_WARPGROUPS: i32 = 2;
 /// Threadgroup memory of a group's stages.
-const SHARED_MAX: i32 = 7 << 15;
+pub(super) const SHARED_MAX: i32 = 7 << 15;
 /// The most stages of a group's rows and weights: each has two barriers, of which there are 15.
 const DENSE_STAGES_MAX: i32 = 7;
 
@@ -189,11 +189,12 @@ impl FewRows {
         (Unfinished { kernel: &WMM_STAGED, format, whole, even, constants, groups, simds: 4 }, splits)
     }
 
-    /// Groups that share the rows, and the tiles of 8 rows of each: few classes, as each is compiled.
+    /// Groups that share the rows, and the tiles of 8 rows of each: few classes, as each is compiled. Fourteen tiles need as
+    /// many registers as sixteen, and are no faster.
     fn row_blocks(&self) -> (i32, i32) {
         let blocks = (self.rows + 8 * ROW_TILES_MAX - 1) / (8 * ROW_TILES_MAX);
         let tiles = (self.rows + 8 * blocks - 1) / (8 * blocks);
-        (blocks, (tiles + tiles % 2).clamp(4, ROW_TILES_MAX))
+        (blocks, if tiles > 12 { ROW_TILES_MAX } else { (tiles + tiles % 2).max(4) })
     }
 
     /// From 17 rows on with dense weights by warpgroups.

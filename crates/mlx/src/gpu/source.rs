@@ -166,6 +166,8 @@ pub(super) static WMM_EXPERT: Kernel =
     kernel!("wmm_expert", &["x", "w", "ss", "sb", "experts"], &["y"], TensorCores);
 pub(super) static WMM_EXPERTS: Kernel =
     kernel!("wmm_experts", &["x", "w", "ss", "sb", "order", "starts"], &["y"], TensorCores);
+pub(super) static WMM_EXPERT_FLOW: Kernel =
+    kernel!("wmm_expert_flow", &["x", "w", "ss", "sb", "order", "starts"], &["y"], TensorCores);
 pub(super) static EXPERT_ROWS: Kernel =
     kernel!("expert_rows", &["experts"], &["order", "starts"], TensorCores);
 pub(super) static ROUTE: Kernel =

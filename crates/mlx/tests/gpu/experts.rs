@@ -1,7 +1,7 @@
 //! Products with the weights of the experts that were chosen for each row.
 
 use mlx::Dtype::{self, Bf16, F16, I32, U32};
-use mlx::gpu::{Dialect, ExpertProduct, Plan, WeightFormat, expert_rows_plan};
+use mlx::gpu::{Dialect, ExpertProduct, MatrixUnit, Plan, WeightFormat, expert_rows_plan};
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
 use crate::linear::stored;
@@ -47,6 +47,7 @@ fn case(
     let product = ExpertProduct {
         dtype,
         format,
+        unit: MatrixUnit::SimdGroup,
         pairs: pairs.len() as i32,
         pairs_per_row: if shared { chosen as i32 } else { 1 },
         experts: experts as i32,
@@ -54,6 +55,12 @@ fn case(
         outputs,
     };
     Case { product, x, weights, chosen: pairs, expected }
+}
+
+/// A case of a GPU whose groups have much shared memory.
+fn flowing(mut case: Case) -> Case {
+    case.product.unit = MatrixUnit::Warpgroup;
+    case
 }
 
 fn cases() -> Vec<Case> {
@@ -74,6 +81,11 @@ fn cases() -> Vec<Case> {
         case((F16, WeightFormat::Four { group: 64 }), [1, 4, 6], true, [704, 48]),
         case((F16, WeightFormat::MxFp4), [9, 2, 4], false, [704, 32]),
         case((Bf16, WeightFormat::Four { group: 64 }), [550, 2, 128], false, [256, 16]),
+        flowing(case((Bf16, WeightFormat::Four { group: 64 }), [9, 2, 40], true, [768, 160])),
+        flowing(case((Bf16, WeightFormat::Four { group: 128 }), [37, 3, 4], false, [512, 64])),
+        flowing(case((F16, WeightFormat::Four { group: 64 }), [30, 2, 3], true, [256, 32])),
+        flowing(case((Bf16, WeightFormat::Four { group: 64 }), [70, 2, 3], true, [256, 2112])),
+        flowing(case((Bf16, WeightFormat::Four { group: 64 }), [70, 4, 300], true, [256, 64])),
     ]
 }
 
@@ -154,7 +166,7 @@ fn pairs_are_sorted_by_expert() {
 
 #[test]
 fn products_with_experts_equal_their_reference() {
-    for kernel in ["wmm_expert", "wmm_experts"] {
+    for kernel in ["wmm_expert", "wmm_experts", "wmm_expert_flow"] {
         let cases = cases_of(kernel);
         assert!(cases.len() > 1, "{kernel}");
         let program = product_program(kernel, &cases, None);
@@ -177,6 +189,15 @@ fn broken_kernels_of_experts_are_noticed() {
         ("wmm_expert", "experts[pair] * N", "experts[0] * N"),
         ("wmm_experts", "M = end - first < 8 * MT ? end - first : 8 * MT;", "M = 8 * MT;"),
         ("wmm_experts", "order[first + m] / CHOSEN", "order[first + m]"),
+        ("wmm_expert_flow", "order[segment.first + m] / CHOSEN", "order[segment.first + m]"),
+        ("wmm_expert_flow", "gk_wait<ST - 2>();", ""),
+        ("wmm_expert_flow", "GK_BARRIER();\n  int slot", "int slot"),
+        ("wmm_expert_flow", "int before = base", "int before = 0"),
+        ("wmm_expert_flow", "(segment - before) * 8 * COLUMNS", "0"),
+        ("wmm_expert_flow", "slot += (now.pairs + 7) / 8;", ""),
+        ("wmm_expert_flow", "i * 64 / GROUP * 2", "i * 2"),
+        ("wmm_expert_flow", "Codes::TIMES * scale", "scale"),
+        ("wmm_expert_flow", "(row & 3) * 2", "(row & 1) * 2"),
     ];
     for (at, (kernel, old, new)) in breaks.into_iter().enumerate() {
         let cases = cases_of(kernel);

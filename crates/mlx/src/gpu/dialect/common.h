@@ -70,6 +70,8 @@ template <> struct gk_table<0> {
     return gk_load<8>(table + at);
   }
 };
+// A number as the type of an argument.
+template <int N> struct gk_count { static constexpr int COUNT = N; };
 // erf to 1.5e-7. Source: Abramowitz and Stegun 7.1.26; Metal has none.
 GK_FN float gk_erf(float x) {
   const float a = x < 0 ? -x : x, t = 1.0f / (1.0f + 0.3275911f * a);
