@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use omnibus_engine::{EngineExit, FaultPlan, Isolation};
+use omnibus_engine::{EngineExit, EngineRole, FaultPlan, Isolation};
 
 use crate::error::Error;
 use crate::settings::{Config, Log, LogFormat};
@@ -15,9 +15,13 @@ use crate::{embedded, environment, libmlx, log};
 /// The first argument that makes this binary an engine process.
 pub const SUBCOMMAND: &str = "engine-process";
 
+/// The second argument of one that only follows.
+pub const FOLLOWER: &str = "follower";
+
 const FAULTS: &str = "OMNIBUS_FAULTS";
 const THREADS: &str = "OMNIBUS_CPU_THREADS";
-const LOG: &str = "OMNIBUS_LOG";
+/// The filter of log lines.
+pub const LOG: &str = "OMNIBUS_LOG";
 const LOG_FORMAT: &str = "OMNIBUS_LOG_FORMAT";
 
 /// How `omnibus serve` starts the engine process. `label`: the model's name for log lines.
@@ -29,8 +33,14 @@ pub fn isolation(config: &Config, label: Option<String>) -> Result<Isolation, Er
     let mut variables =
         vec![(LOG.into(), config.log.filter.clone().into()), (LOG_FORMAT.into(), format.into())];
     variables.extend(libmlx::engine_variables(&config.isolation, config.engine.device));
-    variables
-        .extend(threads_of_a_process(config.engine.tensor_parallel_size * config.engine.data_parallel_size));
+    let engine = &config.engine;
+    // Stages compute one after the other, each with all cores of its machine.
+    let ranks = match (engine.tensor_parallel_size, &engine.cluster) {
+        (2.., Some(cluster)) => cluster.processes_on_a_host(),
+        (ranks, _) => ranks,
+    };
+    let processes = ranks * engine.data_parallel_size;
+    variables.extend(threads_of_a_process(processes));
     Ok(Isolation {
         program: program()?,
         arguments: vec![SUBCOMMAND.into()],
@@ -58,7 +68,7 @@ pub fn faults() -> Result<FaultPlan, Error> {
 }
 
 /// The running binary, even after another was installed at its path.
-fn program() -> Result<std::path::PathBuf, Error> {
+pub fn program() -> Result<std::path::PathBuf, Error> {
     if cfg!(target_os = "linux") {
         return Ok("/proc/self/exe".into());
     }
@@ -78,7 +88,11 @@ pub fn run() -> Result<ExitCode, Error> {
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::failed)?;
     let _inside = runtime.enter();
     ignore_stop_signals()?;
-    match omnibus_engine::run_engine(embedded::FILES) {
+    let role = match std::env::args_os().nth(2).is_some_and(|word| word == FOLLOWER) {
+        true => EngineRole::Follower,
+        false => EngineRole::Any,
+    };
+    match omnibus_engine::run_engine(embedded::FILES, role) {
         EngineExit::Stopped => Ok(ExitCode::SUCCESS),
         EngineExit::Failed(why) => Err(Error::failed(why)),
     }

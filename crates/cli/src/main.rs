@@ -5,6 +5,7 @@
 mod args;
 mod batch;
 mod bench;
+mod cluster;
 mod command_name;
 mod command_table;
 mod commands;
@@ -38,6 +39,9 @@ fn main() -> ExitCode {
     libmlx::restore_environment();
     if std::env::args_os().nth(1).is_some_and(|word| word == engine_process::SUBCOMMAND) {
         return engine_process::run().unwrap_or_else(|error| output::error(&error));
+    }
+    if std::env::args_os().nth(1).is_some_and(|word| word == cluster::FOLLOWER_SUBCOMMAND) {
+        return cluster::follow_input().unwrap_or_else(|error| output::error(&error));
     }
     let args = match args::parse(std::env::args_os()) {
         Ok(args) => args,

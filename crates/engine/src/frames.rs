@@ -57,6 +57,20 @@ impl<W: Write> Flavor for Stream<'_, W> {
 
 /// Reads one message; `None` when the other side has closed the socket, even inside a message.
 pub(crate) fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Option<T>> {
+    let Some(bytes) = read_bytes(from)? else { return Ok(None) };
+    postcard::from_bytes(&bytes).map(Some).map_err(io::Error::other)
+}
+
+/// Copies one message as it is; false when the other side has closed the socket.
+pub(crate) fn relay(from: &mut impl Read, to: &mut impl Write) -> io::Result<bool> {
+    let Some(bytes) = read_bytes(from)? else { return Ok(false) };
+    to.write_all(&(bytes.len() as u32).to_le_bytes())?;
+    to.write_all(&bytes)?;
+    Ok(true)
+}
+
+/// The bytes of one message.
+fn read_bytes(from: &mut impl Read) -> io::Result<Option<Vec<u8>>> {
     let mut length = [0; 4];
     if !fill(from, &mut length)? {
         return Ok(None);
@@ -66,10 +80,7 @@ pub(crate) fn read<T: DeserializeOwned>(from: &mut impl Read) -> io::Result<Opti
         return Err(io::Error::other(format!("a message of {length} bytes is over {BYTES_MAX}")));
     }
     let mut bytes = vec![0; length as usize];
-    if !fill(from, &mut bytes)? {
-        return Ok(None);
-    }
-    postcard::from_bytes(&bytes).map(Some).map_err(io::Error::other)
+    Ok(fill(from, &mut bytes)?.then_some(bytes))
 }
 
 /// False when there is no more.

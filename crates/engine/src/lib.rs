@@ -12,6 +12,8 @@
 //! waits for a client.
 
 mod alignment;
+mod cluster;
+mod cluster_settings;
 mod device_memory;
 mod digest;
 mod disk;
@@ -54,6 +56,8 @@ mod whisper;
 mod worker;
 
 pub use alignment::{AlignedTokens, Alignment};
+pub use cluster::{Cluster, FollowerPlace, Host, Reach, Secret, read_hosts, read_ring, run_follower};
+pub use cluster_settings::divided_among;
 pub use device_memory::mac::{MACS, Mac};
 pub use disk::{CachedModel, cached_models, remove_cached_model};
 pub use energy::{EnergySource, EnergyStats, EnergyUsage};
@@ -93,7 +97,7 @@ pub use omnibus_text::{
     AddSpecial, CallRule, ContentPart, CutSide, InputGrammar, MediaIndex, Message, Role, Tool, ToolArguments,
     ToolCall, ToolPlace, ToolResult,
 };
-pub use process::{EngineExit, run_engine};
+pub use process::{EngineExit, EngineRole, run_engine};
 pub use request::{
     BadWords, CallLimit, Chat, Dry, Input, LOGPROB_TOKEN_IDS_MAX, OutputMode, ProgressReports, PromptEnd,
     ReasoningPlace, ReportedTokens, Request, SAMPLERS, SamplerKind, SamplerName, Sampling, Stop,

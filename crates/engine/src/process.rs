@@ -7,7 +7,7 @@ pub(crate) mod wire;
 
 use std::time::Duration;
 
-pub use child::{EngineExit, run_engine};
+pub use child::{EngineExit, EngineRole, run_engine};
 
 /// How long a process has to end by itself before it is killed: longer than a step takes, and short to a client whose stream
 /// resumes in the next process.

@@ -6,6 +6,7 @@ use omnibus_grammar::GrammarLimits;
 use omnibus_kv_peer::PeerSettings;
 use serde::{Deserialize, Serialize};
 
+use crate::cluster::Cluster;
 use crate::fault::FaultPlan;
 use crate::generation_config::GenerationConfig;
 use crate::speculation::SpeculationSettings;
@@ -78,6 +79,10 @@ pub struct Settings {
     pub session_ttl_s: f64,
     /// Processes that compute the model together, each a part of every layer.
     pub tensor_parallel_size: usize,
+    /// Stages of the model, at least one: processes that compute some of the layers each, one after the other.
+    pub pipeline_parallel_size: usize,
+    /// The machines of these processes, one each; `None` where all are on this one.
+    pub cluster: Option<Cluster>,
     /// Replicas of the model, at least one: processes that compute requests of their own, each the whole model.
     pub data_parallel_size: usize,
     /// The device that models run on.
@@ -196,6 +201,8 @@ impl Default for Settings {
             prompt_cache: None,
             session_ttl_s: 3600.0,
             tensor_parallel_size: 1,
+            pipeline_parallel_size: 1,
+            cluster: None,
             data_parallel_size: 1,
             device: DeviceChoice::Auto,
             cpu_activations: CpuActivations::default(),

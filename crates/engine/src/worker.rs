@@ -28,6 +28,7 @@ mod prompt_output;
 mod proposer;
 mod ranks;
 mod replica_share;
+mod rows;
 mod step_input;
 mod token_logits;
 mod warm_up;
@@ -36,7 +37,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
-use omnibus_model::{Head, Kernels, Loading, Model, Shard, Source};
+use omnibus_model::{Head, Kernels, Loading, Model, ModelPart, Source};
 
 use crate::device_memory::DeviceMemory;
 use crate::error::StartError;
@@ -60,7 +61,7 @@ pub use padding::Padding;
 pub use planned_memory::{PlannedMemory, plan_memory};
 use proposer::DraftNetwork;
 pub(crate) use ranks::{FollowerStart, RankLaunch, follow};
-use ranks::{RankGroup, RankedDevice};
+use ranks::{LaterStages, LoadingStages, Place, RankGroup, RankedDevice, StagedDevice};
 
 /// What the thread owns besides the model's files.
 #[derive(Default)]
@@ -127,7 +128,9 @@ struct Loaded {
 fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -> Result<Loaded, StartError> {
     choose_device(settings.device)?;
     let config = source.config().map_err(StartError::new)?;
-    MemoryPlan::check_weights(source, &settings.speculation, &DeviceMemory::read(settings.memory_limit))?;
+    if settings.cluster.is_none() {
+        MemoryPlan::check_weights(source, &settings.speculation, &DeviceMemory::read(settings.memory_limit))?;
+    }
     // Begins here, so that it has readings before the first request.
     let energy = engine_loop::LoopEnergy::start(
         mlx::device::default().map_err(StartError::new)?,
@@ -135,10 +138,15 @@ fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -
     );
     let kernels = kernels_of(settings);
     let settings = &replica_share::settings_of_a_replica(settings)?;
+    let launch = (launch.as_ref(), settings.cluster.as_ref());
     let settings = &ranks::settings_of_a_rank(settings)?;
-    let group = RankGroup::start(source, settings, launch.as_ref())?;
-    let shard = group.as_ref().map(RankGroup::shard);
-    let model = load_model(source, kernels, settings, (shard, progress.as_ref()))?;
+    ranks::check_step_bytes(&config, settings)?;
+    let place = Place::first(settings);
+    let stages = LoadingStages::start(source, settings, launch, place)?;
+    let group = RankGroup::start(source, settings, launch, place)?;
+    let part = place.part(group.as_ref().map(RankGroup::shard))?;
+    let model = load_model(source, kernels, settings, (part, progress.as_ref()))?;
+    ranks::without_masked_head(model.network(), settings)?;
     let media = media::MediaEncoding::load(source, kernels, settings)?;
     let media = ranks::without_encoders(media, settings)?;
     let adapters = adapters::load(&model, settings)?;
@@ -150,7 +158,8 @@ fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -
     let prompt_file = prompt_file::PromptFile::open(&mut settings, source, model.blueprint())?;
     let settings = &settings;
     let media_memory = media.as_ref().map(|media| media.memory(source)).unwrap_or_default();
-    let capacity = capacity::Capacity::of(&model, draft.as_ref(), media_memory, settings)?;
+    let mut capacity = capacity::Capacity::of(&model, draft.as_ref(), media_memory, settings)?;
+    let (stages, own_blocks) = ranks::agree(stages, &model, &mut capacity)?;
     warm_up::compile_ahead(&model, &capacity, settings);
     for warning in model.switch_off_failing_kernels(capacity.storage) {
         tracing::warn!("{warning}");
@@ -160,13 +169,10 @@ fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -
     }
     let ready = ready(&config, (&model, &capacity), (prompt_file.as_ref(), media.as_ref()), adapters);
     let scheduler = omnibus_core::Scheduler::new(capacity.scheduler_settings(&model, settings));
-    let asked = draft.as_ref().map(|draft| DraftNetwork {
-        context: draft.context(),
-        most: draft.most(),
-        reads: draft.reads(),
-    });
+    let asked = draft.as_ref().map(DraftNetwork::of);
     let draft = draft.map(|draft| capacity.drafter(draft, &model)).transpose()?;
-    let mut runner = model_runner::ModelRunner::new(model, &capacity, settings).map_err(StartError::new)?;
+    let mut runner = model_runner::ModelRunner::new(model, own_blocks.clone(), &capacity, settings)
+        .map_err(StartError::new)?;
     runner.set_processors(all_processors(source, processors, settings));
     runner.set_media(media);
     runner.set_draft(draft);
@@ -175,24 +181,41 @@ fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -
     let traits = runner.traits();
     let offload = kv_offload::KvOffload::open(settings, source, &traits.kv, &capacity)?;
     if let Some(group) = &group {
-        group.allocate(&capacity.blocks)?;
+        group.allocate(&own_blocks)?;
     }
     let blocks = runner.least_blocks();
-    let device: Box<dyn Device> = match group {
-        Some(group) => Box::new(RankedDevice::new(runner, group)),
-        None => Box::new(runner),
-    };
+    let device = with_processes(runner, group, stages);
     let device = match settings.faults.is_empty() {
         true => DeviceClient::new(device, traits),
         false => DeviceClient::new(FaultyDevice::new(device, settings.faults.clone(), blocks), traits),
     };
     let smaller_pools = capacity.smaller.into();
     let grammars = grammars::Grammars::new(source, ready.vocab_size, &settings.grammar_limits);
-    let device_kind = mlx::device::default().map_err(StartError::new)?;
-    let proposers = proposer::proposers_of(settings, device_kind, asked);
-    let drafts =
-        (!proposers.is_empty()).then(|| Drafts::new(proposers, settings.speculation.num_draft_tokens));
+    let drafts = drafts_of(settings, asked)?;
     Ok(Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars, drafts, energy })
+}
+
+/// The device of the loop: the runner, the ranks of its stage, and the later stages.
+fn with_processes(
+    runner: model_runner::ModelRunner,
+    group: Option<RankGroup>,
+    stages: Option<LaterStages>,
+) -> Box<dyn Device> {
+    let device: Box<dyn Device> = match group {
+        Some(group) => Box::new(RankedDevice::new(runner, group)),
+        None => Box::new(runner),
+    };
+    match stages {
+        Some(stages) => Box::new(StagedDevice::new(device, stages)),
+        None => device,
+    }
+}
+
+/// What drafts, as the settings say; `None` if nothing does.
+fn drafts_of(settings: &Settings, asked: Option<DraftNetwork>) -> Result<Option<Drafts>, StartError> {
+    let device = mlx::device::default().map_err(StartError::new)?;
+    let proposers = proposer::proposers_of(settings, device, asked);
+    Ok((!proposers.is_empty()).then(|| Drafts::new(proposers, settings.speculation.num_draft_tokens)))
 }
 
 /// What the front gets to know of a loaded model.
@@ -228,12 +251,12 @@ fn kernels_of(settings: &Settings) -> Kernels {
     }
 }
 
-/// Loads the model, or a rank's part of it, with its attention bounded as the settings say.
+/// Loads the model, or a part of it, with its attention bounded as the settings say.
 fn load_model(
     source: &Source,
     kernels: Kernels,
     settings: &Settings,
-    (shard, sender): (Option<Shard>, Option<&ProgressSender>),
+    (part, sender): (ModelPart, Option<&ProgressSender>),
 ) -> Result<Model, StartError> {
     let total_bytes = source.weight_bytes().unwrap_or_default();
     let mut reports = 0;
@@ -244,7 +267,7 @@ fn load_model(
         settings.faults.of_load(reports);
         reports += 1;
     };
-    let loading = Loading { shard, progress: &mut progress };
+    let loading = Loading { part, progress: &mut progress };
     let mut model = Model::load_part(source, kernels, loading).map_err(StartError::new)?;
     // The first of the tokens of such a prompt depend on the last ones.
     if settings.prompt_cache.is_some() && !model.blueprint().bidirectional_spans(&[0; 2], &[]).is_empty() {

@@ -30,7 +30,7 @@ use crate::mixers::Mixer;
 use crate::ops::{AttentionNeeds, ByLength, Kernels, Ops};
 use crate::params::{Param, Params};
 use crate::quantization::Quantization;
-use crate::shard::Shard;
+use crate::shard::{ModelPart, Shard};
 use crate::step_graphs::StepGraphs;
 use crate::weights::{LoadError, Source, Store, Weights};
 use crate::{families, kernel_check, kv_format};
@@ -48,6 +48,8 @@ const ALL_LOGITS_MAX: i32 = 128;
 /// A network with its weights. Stays on the thread that built it.
 pub struct Model {
     blueprint: Blueprint,
+    /// All stages of it, where this is one of several.
+    network: Option<Blueprint>,
     quantization: Quantization,
     kernels: Kernels,
     ops: Ops,
@@ -94,8 +96,8 @@ pub struct RowLogits(pub Array);
 
 /// What of a checkpoint is loaded, and where its progress goes.
 pub struct Loading<'a> {
-    /// The part of a rank; `None` for the whole model.
-    pub shard: Option<Shard>,
+    /// Of the model.
+    pub part: ModelPart,
     /// Called with the bytes of weights that are resident so far, after each layer.
     pub progress: &'a mut dyn FnMut(u64),
 }
@@ -104,7 +106,7 @@ impl Model {
     /// Reads the config and the weights of a checkpoint, checks one against the other, and makes the
     /// weights resident.
     pub fn load(source: &Source, kernels: Kernels) -> Result<Self, Error> {
-        Self::load_part(source, kernels, Loading { shard: None, progress: &mut |_| () })
+        Self::load_part(source, kernels, Loading { part: ModelPart::default(), progress: &mut |_| () })
     }
 
     /// Loads a model likewise, or the part of a rank, and says how far it is.
@@ -127,18 +129,18 @@ impl Model {
         weights: Weights,
         kernels: Kernels,
     ) -> Result<Self, Error> {
-        Self::build_part(blueprint, quantization, weights, kernels, None)
+        Self::build_part(blueprint, quantization, weights, kernels, ModelPart::default())
     }
 
-    /// What a rank of several computes of the network of a blueprint, over the tensors of the whole checkpoint.
+    /// What one of several processes computes of the network of a blueprint, over the tensors of the whole checkpoint.
     pub fn build_part(
         blueprint: Blueprint,
         quantization: Quantization,
         weights: Weights,
         kernels: Kernels,
-        shard: Option<Shard>,
+        part: ModelPart,
     ) -> Result<Self, Error> {
-        Self::assemble(blueprint, quantization, weights, kernels, Loading { shard, progress: &mut |_| () })
+        Self::assemble(blueprint, quantization, weights, kernels, Loading { part, progress: &mut |_| () })
     }
 
     fn assemble(
@@ -146,9 +148,10 @@ impl Model {
         quantization: Quantization,
         weights: Weights,
         kernels: Kernels,
-        Loading { shard, progress }: Loading<'_>,
+        Loading { part, progress }: Loading<'_>,
     ) -> Result<Self, Error> {
-        let mut store = Store::new(&mut blueprint, quantization.clone(), weights, kernels, shard.clone())?;
+        let shard = part.shard.clone();
+        let mut store = Store::new(&mut blueprint, quantization.clone(), weights, kernels, part)?;
         let root = blueprint.names.root;
         let embed_path = format!("{root}.{}", blueprint.names.embed);
         let dtype = store.activations();
@@ -186,6 +189,7 @@ impl Model {
         let step_graphs = kernels.uses_step_graphs().then(StepGraphs::default);
         Ok(Self {
             blueprint,
+            network: store.take_network(),
             quantization,
             kernels,
             ops: store.ops(),
@@ -213,6 +217,9 @@ impl Model {
     /// that a sequence of any length takes the memory of so many. `tokens` is above `sink_tokens`.
     pub fn limit_attention_span(&mut self, tokens: usize, sink_tokens: usize) {
         self.blueprint.limit_attention_span(tokens, sink_tokens);
+        if let Some(network) = &mut self.network {
+            network.limit_attention_span(tokens, sink_tokens);
+        }
         for (layer, spec) in self.layers.iter_mut().zip(&self.blueprint.layers) {
             if let Some(attention) = spec.mixer.attentions().first() {
                 layer.mixer.set_span(attention.span);
@@ -232,7 +239,12 @@ impl Model {
         head.logits(hidden, embed)?.max_keepdims(&[0]).map(Some)
     }
 
-    /// What the network is.
+    /// The network with the layers of all stages, whole on each rank. Without stages it is the [`blueprint`](Self::blueprint).
+    pub fn network(&self) -> &Blueprint {
+        self.network.as_ref().unwrap_or(&self.blueprint)
+    }
+
+    /// What it computes of the network.
     pub fn blueprint(&self) -> &Blueprint {
         &self.blueprint
     }

@@ -9,6 +9,8 @@ use std::rc::Rc;
 
 use mlx::{Array, Dtype};
 
+use crate::pipeline::PipelineStage;
+
 /// How the ranks of a group exchange rows.
 pub trait Exchange {
     /// What each rank gives, `[rows, _]` f32, in rank order, of this rank's own part. Widths may differ, rows do not. Waits for
@@ -66,6 +68,15 @@ impl Shard {
         let parts = self.exchange.gather(&rows(own)?)?;
         mlx::concatenate(&parts.iter().collect::<Vec<_>>(), -1)
     }
+}
+
+/// What of a network a process computes; the default is all of it.
+#[derive(Debug, Clone, Default)]
+pub struct ModelPart {
+    /// Of several stages, which one: some of the layers.
+    pub stage: Option<PipelineStage>,
+    /// Of several ranks, which one: a part of every layer of the stage.
+    pub shard: Option<Shard>,
 }
 
 /// Which part of a network a rank computes.

@@ -14,6 +14,7 @@ mod header;
 mod json;
 mod random;
 mod rewrite;
+mod stages;
 mod static_table;
 mod store;
 
@@ -55,6 +56,8 @@ pub enum LoadError {
     Mismatch(Difference),
     #[error("cannot divide the model among {ranks} ranks: {problem}; {}", proposed(sizes))]
     Ranks { ranks: usize, problem: String, sizes: Vec<usize> },
+    #[error("cannot cut the model into {stages} stages: {problem}; {}", proposed_stages(sizes))]
+    Stages { stages: usize, problem: String, sizes: Vec<usize> },
     #[error(transparent)]
     Mlx(#[from] mlx::Error),
 }
@@ -63,9 +66,18 @@ pub enum LoadError {
 fn proposed(sizes: &[usize]) -> String {
     match sizes {
         [] => "it runs on one rank only".to_owned(),
-        sizes => {
-            let sizes: Vec<String> = sizes.iter().map(usize::to_string).collect();
-            format!("--tensor-parallel-size may be {}", sizes.join(", "))
-        }
+        sizes => format!("--tensor-parallel-size may be {}", listed(sizes)),
     }
+}
+
+/// Which numbers of stages fit.
+fn proposed_stages(sizes: &[usize]) -> String {
+    match sizes {
+        [] => "it runs in one stage only".to_owned(),
+        sizes => format!("--pipeline-parallel-size may be {}", listed(sizes)),
+    }
+}
+
+fn listed(sizes: &[usize]) -> String {
+    sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -15,11 +15,14 @@ use crate::service::notify;
 use crate::serving::{self, PoolModel};
 use crate::settings::{Config, EngineIsolation, MetricsCompat};
 use crate::stop_signals::StopSignals;
-use crate::{log, prompt_file};
+use crate::{cluster, log, prompt_file};
 
 /// Serves until Ctrl-C or SIGTERM.
 pub fn run(config: Config, models: &[String]) -> Result<ExitCode, Error> {
     log::install(&config.log);
+    if let Some(place) = cluster::follower_place()? {
+        return cluster::follow(place, &config);
+    }
     match omnibus_server::raise_open_files() {
         Ok(limit) => tracing::debug!(limit, "limit of open files"),
         Err(error) => tracing::warn!(%error, "cannot raise the limit of open files"),

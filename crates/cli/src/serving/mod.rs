@@ -12,7 +12,7 @@ use omnibus_server::{AdapterUpdates, ModelPool, ModelPoolSettings, NewModel};
 
 use crate::error::Error;
 use crate::settings::{Config, EngineIsolation, ModelTable, PullPolicy, Residency, config_of};
-use crate::{engine_process, model};
+use crate::{cluster, engine_process, model};
 use finder::Finder;
 
 /// How long a request waits for the memory of busy models before they get no new requests.
@@ -87,6 +87,7 @@ impl PoolModel {
     fn new(config: &Config, residency: Residency, source: ModelSource) -> Result<Self, Error> {
         let mut config = config.clone();
         config.engine = model::with_local_draft(config.engine)?;
+        config.engine = cluster::divided(config.engine, config.isolation.hostfile.as_deref())?;
         config.engine.faults = engine_process::faults()?;
         config.engine.adapter_memory = match config.listen.adapter_updates {
             AdapterUpdates::Allowed => Some(config.listen.adapter_memory),

@@ -218,6 +218,8 @@ pub struct IsolationSettings {
     pub cpu_folder: Option<PathBuf>,
     /// Folder of the libmlx to load for CUDA.
     pub cuda_folder: Option<PathBuf>,
+    /// The machines that serve the model together.
+    pub hostfile: Option<PathBuf>,
 }
 
 /// Whether the engine has its own process.

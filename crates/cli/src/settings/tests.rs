@@ -145,7 +145,8 @@ fn print_config_shows_sources_and_hides_keys() {
         # api-key is hidden (flag)
         # api-key-file is unset
         # max-model-len is unset
-        device = "cpu" # FILE"#]]
+        device = "cpu" # FILE
+        # hostfile is unset"#]]
     .assert_eq(&shown.join("\n"));
     assert!(!printed.contains("secret"));
     assert!(file::parse(Path::new("printed"), &printed).is_ok(), "the printed configuration parses");

@@ -11,6 +11,7 @@ mod embedded_facts;
 #[path = "../../../engine/tests/common/draft_model.rs"]
 mod first_layers;
 mod folders;
+mod hosts;
 mod hub;
 mod isolation;
 mod keys;
@@ -37,6 +38,7 @@ mod scripted_model;
 mod server_batches;
 mod services;
 mod serving;
+mod stages;
 mod stopping;
 mod structured;
 mod tls;

@@ -18,7 +18,7 @@ pub fn children(parent: u32) -> Vec<u32> {
 }
 
 /// Whether a process runs or is stopped. One that has ended may wait for its parent.
-fn runs(process: u32) -> bool {
+pub fn runs(process: u32) -> bool {
     let state = Command::new("ps").args(["-o", "stat=", "-p", &process.to_string()]).output().unwrap();
     let state = text(&state.stdout);
     !state.trim().is_empty() && !state.trim().starts_with('Z')
@@ -73,7 +73,7 @@ fn ranks_do_not_outlive_their_server() {
     assert_eq!(server.wait().0.code(), None, "the server ended by the signal");
 }
 
-fn check_refused(arguments: &[&str], why: &str) {
+pub fn check_refused(arguments: &[&str], why: &str) {
     let all: Vec<&str> =
         ["serve", "--port", "0", "--log", "error"].iter().chain(arguments).copied().collect();
     let output = run(&all);

@@ -3,12 +3,14 @@
 //! Invariant: it does not outlive the front: where the kernel supports it, it is killed with its parent, and a thread of
 //! its own waits for the socket's end. Then the loop ends after its step, or the process is killed after the grace period.
 
+use std::ffi::OsString;
 use std::io::{self, BufReader};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use omnibus_model::Source;
 use rustix::process::{Signal, getpid, kill_process};
@@ -29,24 +31,37 @@ pub enum EngineExit {
     Failed(String),
 }
 
+/// What an engine process may become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineRole {
+    /// What the first message says.
+    Any,
+    /// A follower of a process on another machine, and nothing else.
+    Follower,
+}
+
 /// Runs the engine until it is stopped. The front is at the other end of this process's standard input. `embedded`: the
 /// files of the model inside the binary.
-pub fn run_engine(embedded: &'static [(&'static str, &'static [u8])]) -> EngineExit {
-    match serve(embedded) {
+pub fn run_engine(embedded: &'static [(&'static str, &'static [u8])], role: EngineRole) -> EngineExit {
+    match serve(embedded, role) {
         Ok(exit) => exit,
         Err(error) => EngineExit::Failed(format!("the front sent an invalid message: {error}")),
     }
 }
 
-fn serve(embedded: &'static [(&'static str, &'static [u8])]) -> io::Result<EngineExit> {
+fn serve(embedded: &'static [(&'static str, &'static [u8])], role: EngineRole) -> io::Result<EngineExit> {
     die_with_parent();
     let socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     let mut from = BufReader::new(socket.try_clone()?);
     let start = match wire::read(&mut from)? {
+        Some(ToEngine::Start(_)) if role == EngineRole::Follower => {
+            return Err(io::Error::other("a follower was to be the first rank"));
+        }
         Some(ToEngine::Start(start)) => *start,
         Some(ToEngine::Follow(source, start)) => {
             drop(from);
-            return Ok(match worker::follow(files_of(source, embedded), *start, socket) {
+            let launch = launch_of(source.clone(), start.watchdog, start.variables.clone())?;
+            return Ok(match worker::follow(files_of(source, embedded), *start, socket, &launch) {
                 Ok(()) => EngineExit::Stopped,
                 Err(why) => EngineExit::Failed(why),
             });
@@ -62,10 +77,7 @@ fn serve(embedded: &'static [(&'static str, &'static [u8])]) -> io::Result<Engin
         .spawn(move || read_commands(from, commands, &stopping_too))?;
     let Start { source, settings, watchdog, label, variables } = start;
     let _lines_name_the_model = of_model(label.as_deref()).entered();
-    let name = source.clone();
-    let launch = RankLaunch::of_this_program(watchdog, variables, move |socket, start| {
-        wire::write(socket, &[ToEngine::Follow(name.clone(), Box::new(start))])
-    })?;
+    let launch = launch_of(source.clone(), watchdog, variables)?;
     let source = files_of(source, embedded);
     let to = Arc::new(Mutex::new(socket));
     let by_load = Arc::clone(&to);
@@ -93,6 +105,22 @@ fn serve(embedded: &'static [(&'static str, &'static [u8])]) -> io::Result<Engin
         Ok(()) => Ok(EngineExit::Failed("the engine's loop ended by itself".to_owned())),
         Err(_) => Ok(EngineExit::Failed("the engine's loop panicked".to_owned())),
     }
+}
+
+/// How other ranks of a model are started.
+fn launch_of(
+    source: SourceName,
+    watchdog: Duration,
+    variables: Vec<(OsString, OsString)>,
+) -> io::Result<RankLaunch> {
+    // Other machines have another working directory.
+    let source = match source {
+        SourceName::Directory(path) => SourceName::Directory(std::path::absolute(path)?),
+        SourceName::Embedded => SourceName::Embedded,
+    };
+    RankLaunch::of_this_program(watchdog, variables, move |socket, start| {
+        wire::write(socket, &[ToEngine::Follow(source.clone(), Box::new(start))])
+    })
 }
 
 fn files_of(source: SourceName, embedded: &'static [(&'static str, &'static [u8])]) -> Source {

@@ -76,7 +76,7 @@ impl Capacity {
         let storage = storage(model, settings, context)?;
         let groups = model.blueprint().kv_cache_groups(storage);
         let slots = SLOTS_PER_SEQUENCE.saturating_mul(settings.max_num_seqs).min(SLOTS_MAX);
-        let span = span_tokens(model.blueprint(), context);
+        let span = span_tokens(model.network(), context);
         let draft_groups = draft_groups(draft, storage, &groups)?;
         let mut sizing = Sizing {
             groups: &groups,
@@ -146,8 +146,8 @@ impl Capacity {
 
     /// The scheduler's settings.
     pub(super) fn scheduler_settings(&self, model: &Model, settings: &Settings) -> core::Settings {
-        let groups = model.blueprint().kv_cache_groups(self.storage);
-        let shares = model.blueprint().shares_prefixes();
+        let groups = model.network().kv_cache_groups(self.storage);
+        let shares = model.network().shares_prefixes();
         core::Settings {
             block_size: self.block_size,
             groups: groups
@@ -160,7 +160,7 @@ impl Capacity {
             max_queue: settings.max_queue.max(1),
             max_offline_queue: settings.max_queue.max(1),
             max_context: self.max_context,
-            max_span_tokens: span_tokens(model.blueprint(), self.max_context),
+            max_span_tokens: span_tokens(model.network(), self.max_context),
             schedule: settings.schedule,
             tuning: settings.tuning.clone(),
             prefix_cache: if shares { settings.prefix_cache } else { PrefixCache::Off },
@@ -210,7 +210,7 @@ struct Sizing<'a> {
 fn storage(model: &Model, settings: &Settings, context: usize) -> Result<KvStorage, StartError> {
     let float = model.kv_float();
     let Some(bits) = settings.kv_bits else { return Ok(float.into()) };
-    let format = model.blueprint().quantized_kv_format(bits, settings.kv_group_size);
+    let format = model.network().quantized_kv_format(bits, settings.kv_group_size);
     let format = format.map_err(StartError::new)?;
     Ok(match settings.quantized_kv_start {
         0 => format.into(),

@@ -14,6 +14,7 @@ use omnibus_model::BlockImport;
 use serde::{Deserialize, Serialize};
 
 use super::drafting::DraftSegment;
+use super::rows::PassRows;
 use super::step_input::StepInput;
 use crate::media::{EncoderPixels, JobMedia, MediaKey};
 use crate::message::{JobUpdate, TokenLogprobs};
@@ -35,7 +36,8 @@ impl Device for Box<dyn Device> {
 /// A call of the loop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum DeviceCall {
-    /// Applies the changes of sampling state and builds the forward pass of a step. Replies [`DeviceReply::Done`].
+    /// Applies the changes of sampling state and builds the forward pass of a step. Replies [`DeviceReply::Done`]; a stage of
+    /// several computes it, and replies [`DeviceReply::Pass`].
     Forward {
         /// Names the step in later calls.
         step: u64,
@@ -43,6 +45,8 @@ pub(super) enum DeviceCall {
         after: Option<u64>,
         input: Box<StepInput>,
     },
+    /// Gives a step of the first stage of several what the last one computed of it. Replies [`DeviceReply::Done`].
+    Complete { step: u64, pass: Box<PassRows> },
     /// Starts a forward pass whose sampling has to wait. Replies [`DeviceReply::Done`].
     Dispatch { step: u64 },
     /// Applies more changes, builds the step's sampling and starts all of it. Replies [`DeviceReply::Done`].
@@ -167,6 +171,7 @@ pub(super) enum MediaHit {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum DeviceReply {
     Done,
+    Pass(Box<PassRows>),
     Step(StepResult),
     /// The draft tokens of each segment, in the order of the call.
     Drafts(Vec<Vec<u32>>),

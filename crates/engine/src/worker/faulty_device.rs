@@ -156,6 +156,7 @@ impl<D: Device> Device for FaultyDevice<D> {
             DeviceCall::Stats if std::mem::take(&mut self.panic_next) => injected_panic(),
             DeviceCall::SetBlocks(blocks) => self.blocks = blocks.iter().copied().min().unwrap_or(0),
             DeviceCall::Dispatch { .. }
+            | DeviceCall::Complete { .. }
             | DeviceCall::Draft(_)
             | DeviceCall::Kv(_)
             | DeviceCall::Media(_)

@@ -1,6 +1,7 @@
 //! The runner that holds the model, its KV cache and the sampling state of all sequences.
 
 mod answers;
+mod stages;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -9,8 +10,8 @@ use std::time::{Duration, Instant};
 use mlx::{Array, Dtype};
 use omnibus_kv::BlockId;
 use omnibus_model::{
-    AdapterId, Batch, BlockBytes, Blueprint, KvCache, KvPath, KvStorage, Model, MultimodalRows, PromptCache,
-    RotaryAxes, Segment, take_rows,
+    AdapterId, Batch, BlockBytes, Blueprint, KvCache, KvPath, KvStorage, Model, MultimodalRows, PassOutput,
+    PromptCache, RotaryAxes, Segment, take_rows,
 };
 
 use super::alignment::PendingAlignment;
@@ -53,6 +54,8 @@ pub(super) struct ModelRunner {
 
 #[allow(clippy::large_enum_variant, reason = "one a step in flight")]
 enum Computation {
+    /// Later stages have not computed it yet. What its reports and samples need of the input.
+    Open(Box<StepInput>),
     /// Its sampling has to wait.
     Forward(ForwardOutput),
     Sampled(StepOutput),
@@ -69,6 +72,7 @@ pub(super) struct ForwardOutput {
 }
 
 /// A step that computes.
+#[derive(Default)]
 pub(super) struct StepOutput {
     /// `None` when nothing is sampled.
     sample: Option<PendingSample>,
@@ -86,8 +90,14 @@ enum Allocation {
 }
 
 impl ModelRunner {
-    pub(super) fn new(model: Model, capacity: &Capacity, settings: &Settings) -> mlx::Result<Self> {
-        let cache = KvCache::new(model.blueprint(), &capacity.blocks, capacity.block_size, capacity.storage)?;
+    /// `blocks`: of each layer group of what it computes of the network.
+    pub(super) fn new(
+        model: Model,
+        blocks: Vec<usize>,
+        capacity: &Capacity,
+        settings: &Settings,
+    ) -> mlx::Result<Self> {
+        let cache = KvCache::new(model.blueprint(), &blocks, capacity.block_size, capacity.storage)?;
         let padding = if model.kernels().on_cpu() { Padding::None } else { Padding::Buckets };
         Ok(Self {
             cache,
@@ -95,7 +105,7 @@ impl ModelRunner {
             media: None,
             draft: None,
             model,
-            blocks: capacity.blocks.clone(),
+            blocks,
             allocation: Allocation::Done,
             block_size: capacity.block_size,
             storage: capacity.storage,
@@ -131,17 +141,19 @@ impl ModelRunner {
     /// What the loop needs to know of the model.
     pub(super) fn traits(&self) -> ModelTraits {
         let groups = 0..self.cache.groups().len();
+        let network = self.model.network();
+        let of_network = network.kv_cache_groups(self.storage);
         ModelTraits {
             depth: self.depth(),
-            has_axis_positions: self.model.blueprint().rotary_axes() == RotaryAxes::Three,
-            spans: self.model.blueprint().span_rule(),
+            has_axis_positions: network.rotary_axes() == RotaryAxes::Three,
+            spans: network.span_rule(),
             keeps_states: self.draft.as_ref().is_some_and(|draft| !draft.places().is_empty()),
             encodes: self.media.is_some(),
             kv: KvLayout {
                 block_size: self.block_size,
-                specs: self.cache.groups().iter().map(|group| group.spec).collect(),
+                specs: of_network.iter().map(|group| group.spec).collect(),
                 block_bytes: groups.map(|group| self.cache.block_bytes(group)).collect(),
-                full_attention_group: full_attention_group(self.cache.groups()),
+                full_attention_group: full_attention_group(&of_network),
                 words: self.cache.layout(),
             },
         }
@@ -299,6 +311,16 @@ impl ModelRunner {
         input: &StepInput,
         before: Option<&StepOutput>,
     ) -> mlx::Result<ForwardOutput> {
+        let (pass, multimodal) = self.run_pass(input, before)?;
+        self.forward_output(input, pass, multimodal.as_ref())
+    }
+
+    /// Builds the pass of a step, from its tokens or from what the stage before gave, after changes and copies.
+    fn run_pass(
+        &mut self,
+        input: &StepInput,
+        before: Option<&StepOutput>,
+    ) -> mlx::Result<(PassOutput, Option<MultimodalRows>)> {
         self.allocate_missing()?;
         self.sampler.apply(&input.changes);
         if let Some(draft) = &mut self.draft {
@@ -308,19 +330,39 @@ impl ModelRunner {
         let tokens = self.input_tokens(&input.tokens, before)?;
         let segments = input.segments.iter().map(segment).collect();
         let multimodal = self.multimodal(input, tokens.size())?;
-        let hidden = HiddenRequest::of(input, self.draft.as_ref().map_or(&[], Drafter::places));
-        let batch =
-            Batch { tokens, segments, logits_at: input.logits_at.clone(), multimodal, hidden: hidden.rows() };
-        let pass = self.model.forward(&batch, &mut self.cache)?;
-        let logits = pass.logits.map(|logits| logits.0);
+        // The final norm is behind the last layer.
+        let gives_logits = self.model.blueprint().stage.gives_logits();
+        let hidden = self.hidden_request(input).rows().filter(|_| gives_logits);
+        let batch = Batch { tokens, segments, logits_at: input.logits_at.clone(), multimodal, hidden };
+        let pass = match &input.stream {
+            Some(stream) => self.model.forward_from(&stream.array()?, &batch, &mut self.cache)?,
+            None => self.model.forward(&batch, &mut self.cache)?,
+        };
         if let Some(problem) = self.model.take_launch_problem() {
             tracing::warn!("{problem}");
         }
-        let mut prompts = prompt_outputs(input, logits.as_ref(), batch.multimodal.as_ref())?;
+        Ok((pass, batch.multimodal))
+    }
+
+    fn hidden_request<'a>(&'a self, input: &'a StepInput) -> HiddenRequest<'a> {
+        HiddenRequest::of(input, self.draft.as_ref().map_or(&[], Drafter::places))
+    }
+
+    /// What a step reports and samples of a pass. `multimodal`: rows of the pass.
+    fn forward_output(
+        &mut self,
+        input: &StepInput,
+        pass: PassOutput,
+        multimodal: Option<&MultimodalRows>,
+    ) -> mlx::Result<ForwardOutput> {
+        let logits = pass.logits.map(|logits| logits.0);
+        let mut prompts = prompt_outputs(input, logits.as_ref(), multimodal)?;
+        let hidden = self.hidden_request(input);
         let reported = hidden.reported(&pass.hidden, &self.model)?;
         prompts.extend(reported.into_iter().map(PromptOutput::Hidden));
         let mut states = Vec::new();
-        for kept in hidden.kept(&pass.hidden)? {
+        let kept = hidden.kept(&pass.hidden)?;
+        for kept in kept {
             states.push(kept.rows.clone());
             if let Some(draft) = &mut self.draft {
                 draft.keep(kept.sequence, kept.first, kept.rows)?;

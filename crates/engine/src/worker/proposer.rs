@@ -13,7 +13,7 @@ use omnibus_core::{AcceptedTokens, DraftKind, DraftLoad, SequenceId};
 use omnibus_kv::BlockTable;
 
 use super::device_client::DeviceClient;
-use super::drafting::DraftReads;
+use super::drafting::{DraftReads, LoadedDrafter};
 use crate::message::TokenLogprobs;
 use crate::settings::Settings;
 use crate::speculation::DraftSource;
@@ -110,6 +110,13 @@ pub(super) struct DraftNetwork {
     /// Most draft tokens that it can give at once.
     pub(super) most: usize,
     pub(super) reads: DraftReads,
+}
+
+impl DraftNetwork {
+    /// One that was loaded.
+    pub(super) fn of(draft: &LoadedDrafter) -> Self {
+        Self { context: draft.context(), most: draft.most(), reads: draft.reads() }
+    }
 }
 
 /// The proposers that the settings name, for a model on a device.

@@ -13,6 +13,7 @@ use crate::alignment::Alignment;
 use crate::hidden::HiddenPositions;
 use crate::media::{JobMedia, MediaKey, crossed_in};
 use crate::sampler::{SampleRow, SamplingChanges};
+use crate::worker::rows::Rows;
 
 /// One step: rows of several sequences, end to end in the plan's order.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -42,6 +43,8 @@ pub(super) struct StepInput {
     pub(super) crossed: Vec<CrossedRows>,
     /// Positions of the rows on three axes; `None` where each row is at its place in its sequence.
     pub(super) positions: Option<Vec<[i32; 3]>>,
+    /// What the stage before gave of all rows; `None` for the first stage.
+    pub(super) stream: Option<Rows>,
 }
 
 /// Consecutive rows that have consecutive features.

@@ -8,6 +8,7 @@ use mlx::{Array, Dtype, QuantMode, Quantized};
 use super::check::{Difference, check, infer};
 use super::deal::{Dealt, deal};
 use super::foreign::convert;
+use super::stages::cut_stage;
 use crate::blocks::{
     AdaptedWeight, Adapters, Embedding, ExpertLinear, HadamardRotation, LIMITS, Limits, Linear, NormBlock,
 };
@@ -19,7 +20,7 @@ use crate::params::{Param, Params};
 use crate::pattern::Pattern;
 use crate::quantization::Quantization;
 use crate::rewrite::WeightRewrite;
-use crate::shard::Shard;
+use crate::shard::{ModelPart, Shard};
 use crate::weights::{LoadError, Weights};
 
 /// A checkpoint under the blueprint's names, cast for the kernels that run it.
@@ -34,6 +35,8 @@ pub(crate) struct Store {
     rotated: BTreeMap<String, usize>,
     adapters: Rc<Adapters>,
     params: Params,
+    /// All stages of it, of one of several.
+    network: Option<Blueprint>,
     /// Of a rank of several.
     shard: Option<Shard>,
     /// Modules whose products the ranks add.
@@ -42,17 +45,21 @@ pub(crate) struct Store {
 
 impl Store {
     /// Applies the blueprint's rewrites and checks that exactly the named tensors come out. Decides
-    /// the blueprint's head where that depends on the checkpoint. With a `shard`, the store has a rank's part of the tensors, and
-    /// the blueprint becomes the rank's.
+    /// the blueprint's head where that depends on the checkpoint. Of a part of the network the store has the tensors, and
+    /// the blueprint becomes the part's.
     pub(crate) fn new(
         blueprint: &mut Blueprint,
         quantization: Quantization,
         weights: Weights,
         kernels: Kernels,
-        shard: Option<Shard>,
+        ModelPart { stage, shard }: ModelPart,
     ) -> Result<Self, LoadError> {
-        let Published { weights, quantization, stored, .. } =
+        let Published { mut weights, quantization, stored, .. } =
             published(blueprint, quantization, weights, &[])?;
+        let network = stage.is_some().then(|| blueprint.clone());
+        if let Some(stage) = stage {
+            cut_stage(blueprint, &mut weights, stage)?;
+        }
         let Dealt { weights, summed } = match &shard {
             Some(shard) => deal(blueprint, &quantization, weights, shard)?,
             None => Dealt { weights, summed: BTreeSet::new() },
@@ -71,6 +78,7 @@ impl Store {
             rotated,
             adapters,
             params: Params::default(),
+            network,
             shard,
             summed,
         })
@@ -96,9 +104,15 @@ impl Store {
             rotated: BTreeMap::new(),
             adapters: Rc::default(),
             params: Params::default(),
+            network: None,
             shard: None,
             summed: BTreeSet::new(),
         }
+    }
+
+    /// The network with the layers of all stages, of one of several. There is one once.
+    pub(crate) fn take_network(&mut self) -> Option<Blueprint> {
+        self.network.take()
     }
 
     /// True when nothing is left to take.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Barrier, Mutex};
 
 use mlx::Array;
-use omnibus_model::{Exchange, Kernels, Model, Shard};
+use omnibus_model::{Exchange, Kernels, Model, ModelPart, Shard};
 
 use crate::cores;
 use crate::golden::{Fixture, Prompt, fixtures, ways};
@@ -45,7 +45,7 @@ fn on_ranks<T: Send>(
     let rank = |rank: usize| {
         let shard = Shard::new(rank, ranks, Rc::new(Thread(rank, Arc::clone(&threads)))).unwrap();
         let fixture = Fixture::read(fixture).unwrap();
-        let model = fixture.part(kernels, shard)?;
+        let model = fixture.part(kernels, ModelPart { stage: None, shard: Some(shard) })?;
         Ok(run(&fixture, &model))
     };
     std::thread::scope(|scope| {

@@ -6,8 +6,8 @@ use expect_test::{Expect, expect};
 use mlx::Array;
 use omnibus_kv::{BlockId, BlockTable};
 use omnibus_model::{
-    Batch, Blueprint, HiddenPlace, HiddenRows, Kernels, KvCache, KvCacheGroup, Model, PassOutput,
-    Quantization, RandomWeights, Segment, Source, families,
+    Batch, Blueprint, HiddenPlace, HiddenRows, Kernels, KvCache, KvCacheGroup, Model, ModelPart, PassOutput,
+    PipelineStage, Quantization, RandomWeights, Segment, Source, families,
 };
 
 const BLOCK_SIZE: usize = 4;
@@ -102,6 +102,68 @@ fn stages_one_after_the_other_give_the_bits_of_the_whole() {
             assert!(found == expected, "{name} cut before layer {cut} by {kernels:?}");
         }
     }
+}
+
+/// Logits of a prompt and of the token after it, in so many stages.
+fn piped_logits(name: &str, stages: usize) -> Result<[Vec<u32>; 2], String> {
+    let part = |index| {
+        let stage = PipelineStage::new(index, stages);
+        let weights = Source::Random(random(name)).weights().unwrap();
+        let part = ModelPart { stage, shard: None };
+        Model::build_part(blueprint(name), Quantization::default(), weights, Kernels::fastest(), part)
+    };
+    let runners = (0..stages).map(part).map(|model| model.map(Runner::new));
+    let mut runners: Vec<Runner> = runners.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
+    Ok([&PROMPT[..], &[11]].map(|tokens| {
+        let mut output = PassOutput::default();
+        for runner in &mut runners {
+            output = runner.run(tokens, output.stream.as_ref(), None);
+        }
+        logits(output)
+    }))
+}
+
+/// A family of every kind of block that stages divide. Those with three layers and more are cut twice, too.
+const KINDS: [&str; 14] = [
+    "llama",
+    "gpt_oss",
+    "deepseek_v3",
+    "qwen3_moe",
+    "qwen3_next",
+    "mamba2",
+    "mamba",
+    "gemma2",
+    "muse_spark",
+    "recurrent_gemma",
+    "lfm2",
+    "bailing_moe_linear",
+    "minicpm3",
+    "nemotron_h",
+];
+
+#[test]
+fn stages_of_dealt_layers_give_the_bits_of_the_whole() {
+    let mut cut_twice = Vec::new();
+    for name in KINDS {
+        let whole = piped_logits(name, 1).unwrap();
+        assert!(piped_logits(name, 2).unwrap() == whole, "{name} in 2 stages");
+        if let Ok(logits) = piped_logits(name, 3) {
+            assert!(logits == whole, "{name} in 3 stages");
+            cut_twice.push(name);
+        }
+    }
+    expect!["deepseek_v3 qwen3_moe qwen3_next muse_spark recurrent_gemma lfm2 bailing_moe_linear"]
+        .assert_eq(&cut_twice.join(" "));
+}
+
+#[test]
+fn numbers_of_stages_that_do_not_fit_are_refused_with_those_that_do() {
+    let refusal = |name, stages| piped_logits(name, stages).unwrap_err();
+    expect!["cannot cut the model into 3 stages: it has 2 layers; --pipeline-parallel-size may be 2"]
+        .assert_eq(&refusal("qwen3", 3));
+    expect!["cannot cut the model into 2 stages: does not hold: layers that read the stream's history are one stage; it runs in one stage only"].assert_eq(&refusal("kimi_k3", 2));
+    expect!["cannot cut the model into 9 stages: it has 4 layers; it runs in one stage only"]
+        .assert_eq(&refusal("rwkv7", 9));
 }
 
 #[test]

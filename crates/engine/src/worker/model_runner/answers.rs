@@ -3,7 +3,7 @@
 use mlx::Array;
 use omnibus_model::{AdapterId, BlockBytes, KvCache, KvPath, PromptCache};
 
-use super::{Allocation, Computation, ModelRunner};
+use super::{Allocation, Computation, ModelRunner, StepOutput};
 use crate::sampler::SamplingChanges;
 use crate::stats::LaunchStats;
 use crate::worker::catch_panic::catch_panic;
@@ -18,7 +18,11 @@ impl Device for ModelRunner {
     fn call(&mut self, call: DeviceCall) -> mlx::Result<DeviceReply> {
         let done = |()| DeviceReply::Done;
         match call {
-            DeviceCall::Forward { step, after, input } => self.begin_step(step, after, &input).map(done),
+            DeviceCall::Forward { step, after, input } => match self.is_whole() {
+                true => self.begin_step(step, after, &input).map(done),
+                false => self.stage_pass(step, &input).map(|pass| DeviceReply::Pass(Box::new(pass))),
+            },
+            DeviceCall::Complete { step, pass } => self.complete_step(step, &pass).map(done),
             DeviceCall::Dispatch { step } => self.dispatch_step(step).map(done),
             DeviceCall::Sample { step, changes } => self.sample_step(step, &changes).map(done),
             DeviceCall::Read { step } => self.read_step(step).map(DeviceReply::Step),
@@ -54,7 +58,7 @@ impl ModelRunner {
         let before = after.and_then(|after| steps.iter().find(|(step, _)| *step == after));
         let before = before.and_then(|(_, computation)| match computation {
             Computation::Sampled(output) => Some(output),
-            Computation::Forward(_) => None,
+            Computation::Forward(_) | Computation::Open(_) => None,
         });
         let forward = self.forward(input, before);
         if let Ok(forward) = forward {
@@ -70,7 +74,7 @@ impl ModelRunner {
         let steps = std::mem::take(&mut self.steps);
         let dispatched = match steps.iter().find(|(of, _)| *of == step) {
             Some((_, Computation::Forward(forward))) => self.dispatch(forward),
-            Some((_, Computation::Sampled(_))) | None => Err(unknown_step(step)),
+            Some((_, Computation::Sampled(_) | Computation::Open(_))) | None => Err(unknown_step(step)),
         };
         self.steps = steps;
         dispatched
@@ -78,12 +82,13 @@ impl ModelRunner {
 
     fn sample_step(&mut self, step: u64, changes: &SamplingChanges) -> mlx::Result<()> {
         let place = self.steps.iter().position(|(of, _)| *of == step);
-        let Some((place, (_, Computation::Forward(forward)))) =
-            place.and_then(|place| Some((place, self.steps.remove(place)?)))
-        else {
-            return Err(unknown_step(step));
+        let found = place.and_then(|place| Some((place, self.steps.remove(place)?)));
+        let (place, output) = match found {
+            Some((place, (_, Computation::Forward(forward)))) => (place, self.sample(forward, changes)?),
+            // Of a rank beside the one that samples.
+            Some((place, (_, Computation::Open(_)))) => (place, StepOutput::default()),
+            Some((_, (_, Computation::Sampled(_)))) | None => return Err(unknown_step(step)),
         };
-        let output = self.sample(forward, changes)?;
         self.steps.insert(place, (step, Computation::Sampled(output)));
         Ok(())
     }
@@ -186,7 +191,7 @@ impl ModelRunner {
     }
 }
 
-fn unknown_step(step: u64) -> mlx::Error {
+pub(super) fn unknown_step(step: u64) -> mlx::Error {
     mlx::Error::new(format!("step {step} is not in flight, or not in the state that the call needs"))
 }
 

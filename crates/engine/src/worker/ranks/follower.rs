@@ -9,7 +9,10 @@ use std::rc::Rc;
 use omnibus_model::{Model, Shard, Source};
 
 use super::exchange::SocketExchange;
-use super::messages::{FollowerStart, FromFollower, ToFollower, VERSION};
+use super::launch::RankLaunch;
+use super::messages::{FollowerStart, FromFollower, ToFollower};
+use super::stage_follower::follow_stage;
+use super::start_check::{check_start, lost, refuse};
 use crate::error::StartError;
 use crate::frames;
 use crate::settings::Settings;
@@ -18,11 +21,24 @@ use crate::worker::device_call::Device;
 use crate::worker::model_runner::ModelRunner;
 use crate::worker::{choose_device, kernels_of, load_model};
 
-/// Follows the first rank until it closes the socket. An error is one line.
-pub(crate) fn follow(source: Source, start: FollowerStart, mut socket: UnixStream) -> Result<(), String> {
-    let rank = start.rank;
-    let lost = |error: io::Error| format!("rank {rank} lost the first rank: {error}");
-    let (mut runner, mut socket) = match Follower::load(&source, start, &socket) {
+/// Follows the first rank, of its stage or of all, until that closes the socket. `launch`: how the first rank of a stage starts the
+/// others. An error is one line.
+pub(crate) fn follow(
+    source: Source,
+    start: FollowerStart,
+    socket: UnixStream,
+    launch: &RankLaunch,
+) -> Result<(), String> {
+    match start.place.leads() {
+        true => follow_stage(&source, start, socket, launch),
+        false => follow_rank(&source, start, socket),
+    }
+}
+
+fn follow_rank(source: &Source, start: FollowerStart, mut socket: UnixStream) -> Result<(), String> {
+    let place = start.place;
+    let lost = |error: io::Error| lost(place, &error);
+    let (mut runner, mut socket) = match Follower::load(source, start, &socket) {
         Ok(follower) => {
             frames::write(&mut socket, &[FromFollower::Loaded]).map_err(lost)?;
             match frames::read(&mut socket).map_err(lost)? {
@@ -31,15 +47,11 @@ pub(crate) fn follow(source: Source, start: FollowerStart, mut socket: UnixStrea
                 None => return Ok(()),
             }
         }
-        Err(error) => {
-            // The first rank may have found the same, and have ended.
-            let _ended = frames::write(&mut socket, &[FromFollower::Refused(error.to_string())]);
-            return Ok(());
-        }
+        Err(error) => return refuse(&mut socket, &error),
     };
     while let Some(message) = frames::read(&mut socket).map_err(lost)? {
         let ToFollower::Call(call) = message else { return Err("blocks came twice".to_owned()) };
-        runner.call(*call).map_err(|error| format!("rank {rank}: {error}"))?;
+        runner.call(*call).map_err(|error| format!("rank {}: {error}", place.number()))?;
     }
     Ok(())
 }
@@ -53,24 +65,15 @@ struct Follower {
 
 impl Follower {
     fn load(source: &Source, start: FollowerStart, socket: &UnixStream) -> Result<Self, StartError> {
-        let FollowerStart { version, fingerprint, rank, ranks, settings } = start;
-        if version != VERSION {
-            return Err(StartError::new(format!(
-                "this is omnibus {VERSION}, and the first rank {version}; install one version"
-            )));
-        }
-        let source = source.clone().with_adapter(settings.adapter.as_deref());
-        if source.fingerprint().map_err(StartError::new)? != fingerprint {
-            return Err(StartError::new(format!(
-                "{} holds other weights or another config than the first rank's",
-                source.path("config.json").display()
-            )));
-        }
+        let source = check_start(source, &start)?;
+        let FollowerStart { place, settings, .. } = start;
         choose_device(settings.device)?;
+        let (rank, ranks) = (place.rank(), place.ranks());
         let exchange = SocketExchange::of_follower(rank, socket.try_clone().map_err(StartError::new)?);
         let shard = Shard::new(rank, ranks, Rc::new(exchange))
             .ok_or_else(|| StartError::new(format!("no rank {rank} of {ranks}")))?;
-        let model = load_model(&source, kernels_of(&settings), &settings, (Some(shard), None))?;
+        let part = place.part(Some(shard))?;
+        let model = load_model(&source, kernels_of(&settings), &settings, (part, None))?;
         let settings = settings.on(mlx::device::default().map_err(StartError::new)?);
         let capacity = Capacity::of(&model, None, MediaMemory::default(), &settings)?;
         Ok(Self { model, capacity, settings })
@@ -81,14 +84,17 @@ impl Follower {
         if blocks.len() != capacity.blocks.len() {
             return Err(format!("{} layer groups, not {}", capacity.blocks.len(), blocks.len()));
         }
-        let capacity = Capacity { blocks, ..capacity };
-        ModelRunner::new(model, &capacity, &settings).map_err(|error| error.to_string())
+        ModelRunner::new(model, blocks, &capacity, &settings).map_err(|error| error.to_string())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::worker::ranks::Place;
+    use crate::worker::ranks::messages::VERSION;
 
     const FILES: &[(&str, &[u8])] = &[("config.json", b"{}")];
 
@@ -97,11 +103,14 @@ mod tests {
         let source = Source::Embedded(FILES);
         let fingerprint = source.fingerprint().unwrap();
         let settings = Settings { tensor_parallel_size: 2, ..Settings::default() };
+        let place = Place::first(&settings).followers().next().unwrap();
+        let (version, watchdog) = (VERSION.to_owned(), Duration::from_secs(60));
         let mut start =
-            FollowerStart { version: VERSION.to_owned(), fingerprint, rank: 1, ranks: 2, settings };
+            FollowerStart { version, fingerprint, place, settings, watchdog, variables: Vec::new() };
         change(&mut start);
         let (mut ours, theirs) = UnixStream::pair().unwrap();
-        assert_eq!(follow(source, start, theirs), Ok(()));
+        let launch = RankLaunch::of_this_program(watchdog, Vec::new(), |_, _| Ok(())).unwrap();
+        assert_eq!(follow(source, start, theirs, &launch), Ok(()));
         frames::read(&mut ours).unwrap().unwrap()
     }
 

@@ -3,7 +3,8 @@
 //! Invariant: followers get the calls in the loop's order, without what concerns the first rank alone: sampling, and reports.
 //! After a failure inside a call the ranks may have computed different things, so it ends them all.
 
-use super::group::{RankGroup, end_group};
+use super::group::RankGroup;
+use super::launch::end_group;
 use crate::sampler::SamplingChanges;
 use crate::worker::device_call::{Device, DeviceCall, DeviceReply, KvCall};
 use crate::worker::step_input::StepInput;
@@ -58,6 +59,7 @@ fn shared(call: &DeviceCall) -> Option<DeviceCall> {
         | DeviceCall::Kv(KvCall::Finish) => Some(call.clone()),
         DeviceCall::Draft(_)
         | DeviceCall::Kv(_)
+        | DeviceCall::Complete { .. }
         | DeviceCall::Media(_)
         | DeviceCall::LoadAdapter(_)
         | DeviceCall::UnloadAdapter(_)
@@ -66,7 +68,7 @@ fn shared(call: &DeviceCall) -> Option<DeviceCall> {
 }
 
 /// A step without sampling and reports.
-fn computed(input: &StepInput) -> StepInput {
+pub(super) fn computed(input: &StepInput) -> StepInput {
     StepInput {
         copies: input.copies.clone(),
         tokens: input.tokens.clone(),
@@ -75,6 +77,7 @@ fn computed(input: &StepInput) -> StepInput {
         spans: input.spans.clone(),
         unattended: input.unattended.clone(),
         positions: input.positions.clone(),
+        stream: input.stream.clone(),
         ..StepInput::default()
     }
 }

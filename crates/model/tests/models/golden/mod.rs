@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use mlx::{Array, Dtype};
 use omnibus_model::mrope::MultimodalPositions;
-use omnibus_model::{AdapterId, Kernels, Model, Quantization, Shard, Weights, families};
+use omnibus_model::{AdapterId, Kernels, Model, ModelPart, Quantization, Weights, families};
 use serde_json::{Map, Value};
 
 /// Fixtures whose model rounds its own activations: when roundings turn over, the logits move further than the reference's one
@@ -131,13 +131,13 @@ impl Fixture {
         Model::build(blueprint, quantization, weights, kernels).map_err(|error| say(&error))
     }
 
-    /// What a rank of several computes of the fixture's model.
+    /// What one of several processes computes of the fixture's model.
     #[allow(dead_code, reason = "the example has no ranks")]
-    pub fn part(&self, kernels: Kernels, shard: Shard) -> Result<Model, String> {
+    pub fn part(&self, kernels: Kernels, part: ModelPart) -> Result<Model, String> {
         let say = |error: &dyn std::fmt::Display| format!("{}: {error}", self.name);
         let blueprint = families::read(&self.config).map_err(|error| say(&error))?;
         let quantization = Quantization::read(&self.config).map_err(|error| say(&error))?;
-        Model::build_part(blueprint, quantization, self.weights()?, kernels, Some(shard))
+        Model::build_part(blueprint, quantization, self.weights()?, kernels, part)
             .map_err(|error| say(&error))
     }
 
