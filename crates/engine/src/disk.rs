@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+pub(crate) use omnibus_kv_peer::BlockName;
+use omnibus_kv_peer::Fingerprint;
 use serde::{Deserialize, Serialize};
 
 use crate::error::StartError;
@@ -24,20 +26,13 @@ use crate::log_span::in_this;
 use crate::settings::DiskSettings;
 use crate::stats::DiskStats;
 use faulty_files::FaultyFiles;
-use file::{BlockFiles, Fingerprint, FolderFiles};
+use file::{BlockFiles, FolderFiles};
 use index::Index;
 
 /// Most bytes that wait to be written. More are dropped.
 pub(crate) const QUEUED_BYTES_MAX: usize = 256 << 20;
 /// Bounds of the number of blocks that wait to be written, whatever their size.
 const QUEUED_BLOCKS: std::ops::RangeInclusive<usize> = 16..=1024;
-
-/// Identifies a block: its layer group, and the key of its content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct BlockName {
-    pub(crate) group: u32,
-    pub(crate) key: u128,
-}
 
 /// A block's content.
 pub(crate) struct BlockData {
@@ -106,7 +101,7 @@ impl Disk {
     pub(crate) fn open(
         settings: &DiskSettings,
         folder: &str,
-        fingerprint: [u8; 32],
+        fingerprint: Fingerprint,
         sizes: BlockSizes,
         faults: &FaultPlan,
         mut on_read: impl FnMut(ReadResult) + Send + 'static,
@@ -115,8 +110,7 @@ impl Disk {
             StartError::new(format!("--cache-dir {}: {error}", settings.directory.display()))
         };
         let root = settings.directory.join(folder);
-        let fingerprint = Fingerprint(fingerprint);
-        create_private(&root.join(fingerprint.folder())).map_err(refused)?;
+        create_private(&root.join(fingerprint.short())).map_err(refused)?;
         let index = Index::scan(&root, settings.limit_bytes).map_err(refused)?;
         let shared = Arc::new(Shared {
             root,
@@ -141,6 +135,11 @@ impl Disk {
     /// True if the block is on disk, as far as the index knows.
     pub(crate) fn has(&self, name: BlockName) -> bool {
         self.shared.index().has(&self.shared.path_of(name))
+    }
+
+    /// The file of a block that is on disk, as far as the index knows.
+    pub(crate) fn file_of(&self, name: BlockName) -> Option<PathBuf> {
+        self.has(name).then(|| self.shared.root.join(self.shared.path_of(name)))
     }
 
     /// Writes a block unless it is on disk; drops it when the writer is behind.
@@ -211,12 +210,7 @@ impl Shared {
 
     /// A block's path below the root.
     fn path_of(&self, name: BlockName) -> PathBuf {
-        Path::new(&self.fingerprint.folder()).join(format!(
-            "{:032x}-{}.{}",
-            name.key,
-            name.group,
-            file::EXTENSION
-        ))
+        Path::new(&self.fingerprint.short()).join(format!("{name}.{}", file::EXTENSION))
     }
 
     /// Evicts the least recently used files until `bytes` more fit.

@@ -83,11 +83,13 @@ pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
 pub use machine::{Gpu, Machine, machine};
 pub use media::{ByteBudget, MediaBytes, MediaItem, MediaSource, Reserved};
 pub use memory_plan::{MemoryLimit, MemoryPlan, gigabytes};
+pub use message::{BlockQuery, BlocksRefused};
 pub use mlx::memory::{return_freed, return_large_blocks};
 pub use model_source::ModelSource;
 pub use omnibus_core::{CacheMisses, Class, DRAFT_POSITIONS, DraftPosition, GroupStats};
 pub use omnibus_core::{random, statistic};
 pub use omnibus_grammar::{Grammar, GrammarLimits, SchemaUse, Whitespace};
+pub use omnibus_kv_peer::{PeerSettings, PeerState, PeerStats};
 pub use omnibus_pooler::{
     Activation, Dimensions, Pooler, PoolingOutput, Similarity, Task, VectorLength, max_sim,
 };
@@ -104,7 +106,7 @@ pub use request::{
 pub use sampling_parameter::{SAMPLING_PARAMETERS, SamplingDefaults, SamplingParameter};
 pub use settings::{
     AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, DraftPolicy, LongContext, NamedAdapter,
-    PreemptionPolicy, PrefixCache, PromptCacheFile, Schedule, Settings, WarmUp, WiredLimit,
+    PreemptionPolicy, PrefixCache, PromptCacheFile, ReplicaRole, Schedule, Settings, WarmUp, WiredLimit,
 };
 pub use speculation::{DraftSource, DraftUsage, Speculation, SpeculationSettings};
 pub use start::{EngineHost, start, start_isolated, start_with, unloaded};

@@ -3,10 +3,13 @@
 //! Invariant: plain serializable values, because they cross a channel or a socket. The socket's format (postcard) names
 //! no fields, so no field is skipped on one side only or of a type that needs a self-describing format.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
+use bytes::Bytes;
 use omnibus_core as core;
 use omnibus_grammar::{Grammar, Opening};
+use omnibus_kv_peer::BlockName;
 use serde::{Deserialize, Serialize};
 
 use crate::alignment::{AlignedTokens, Alignment};
@@ -103,6 +106,10 @@ pub enum Command {
     LoadAdapter(QueryId, NamedAdapter),
     /// Unload an adapter by its id, once no job uses it.
     UnloadAdapter(u128),
+    /// Reply with which blocks there are.
+    FindBlocks(QueryId, BlockQuery),
+    /// Reply with the first ones of these blocks.
+    ReadBlocks(QueryId, BlockQuery),
     /// End a session. Unknown ids are ignored.
     DropSession(u128),
     /// Respond to the machine's memory pressure.
@@ -183,6 +190,39 @@ pub enum Answer {
     Sessions(Vec<SessionStats>),
     /// The id of the adapter, or why it cannot be loaded, to [`Command::LoadAdapter`].
     Adapter(Result<u128, String>),
+    /// To [`Command::FindBlocks`], one for each name, and to [`Command::ReadBlocks`], one for each of the leading names.
+    Blocks(Result<Vec<StoredBlock>, BlocksRefused>),
+}
+
+/// Blocks that another replica requests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BlockQuery {
+    /// [`omnibus_kv_peer::Fingerprint::long`] of the other replica.
+    pub fingerprint: String,
+    /// The blocks.
+    pub names: Vec<BlockName>,
+}
+
+/// Where a block is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StoredBlock {
+    /// Nowhere.
+    Absent,
+    /// In memory or on disk.
+    Present,
+    /// Here: its header and its bytes.
+    Record(Bytes),
+    /// In a file of the disk cache, which holds its header and its bytes.
+    File(PathBuf),
+}
+
+/// Why blocks are not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BlocksRefused {
+    /// The server's role is another one.
+    NotServed,
+    /// The blocks of the replica that asks are those of another model, format or size.
+    OtherModel,
 }
 
 /// Receives the loop's reports. Fails when the front is gone.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use omnibus_grammar::GrammarLimits;
+use omnibus_kv_peer::PeerSettings;
 use serde::{Deserialize, Serialize};
 
 use crate::cluster::Cluster;
@@ -61,6 +62,10 @@ pub struct Settings {
     pub prefix_cache: PrefixCache,
     /// The disk cache; blocks in it outlive the process.
     pub disk: Option<DiskSettings>,
+    /// What the server does for other replicas of its model, and they for it. `None`: nothing, unless there are peers.
+    pub role: Option<ReplicaRole>,
+    /// Other replicas, whose blocks are fetched.
+    pub kv_peers: PeerSettings,
     /// Bytes for the features of pictures.
     pub media_cache_memory: u64,
     /// Most bytes of the files of requests whose media are being decoded, of all together; more are refused with
@@ -188,6 +193,8 @@ impl Default for Settings {
             max_kv_size: None,
             prefix_cache: PrefixCache::default(),
             disk: None,
+            role: None,
+            kv_peers: PeerSettings::default(),
             media_cache_memory: 256 << 20,
             media_files_memory: 512 << 20,
             ffmpeg: None,
@@ -235,6 +242,35 @@ impl NamedAdapter {
     /// An adapter that was not loaded yet.
     pub fn new(name: impl Into<String>, path: impl Into<PathBuf>) -> Self {
         Self { name: name.into(), path: path.into(), loaded: None }
+    }
+}
+
+/// What a server does for other replicas of its model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReplicaRole {
+    /// Other replicas read its blocks.
+    Prefill,
+    /// It fetches blocks of its peers.
+    Decode,
+    /// Both.
+    Both,
+}
+
+impl Settings {
+    /// The role that was chosen; with peers and without a choice, both.
+    fn effective_role(&self) -> Option<ReplicaRole> {
+        self.role.or_else(|| (!self.kv_peers.urls.is_empty()).then_some(ReplicaRole::Both))
+    }
+
+    /// Whether other replicas may read blocks.
+    pub(crate) fn serves_blocks(&self) -> bool {
+        matches!(self.effective_role(), Some(ReplicaRole::Prefill | ReplicaRole::Both))
+    }
+
+    /// Whether blocks of peers are fetched.
+    pub(crate) fn fetches_blocks(&self) -> bool {
+        matches!(self.effective_role(), Some(ReplicaRole::Decode | ReplicaRole::Both))
+            && !self.kv_peers.urls.is_empty()
     }
 }
 

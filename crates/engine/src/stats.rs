@@ -7,6 +7,7 @@ use omnibus_core::CostModel;
 use omnibus_core::statistic::Total::{Count, Seconds};
 use omnibus_core::statistic::{Statistic, add_totals};
 pub use omnibus_core::{STATISTICS as SCHEDULER_STATISTICS, Stats as SchedulerStats};
+use omnibus_kv_peer::PeerStats;
 use serde::{Deserialize, Serialize};
 
 use crate::energy::EnergyStats;
@@ -33,6 +34,8 @@ pub struct Stats {
     pub scheduler: SchedulerStats,
     /// The disk cache; zero without `--cache-dir`.
     pub disk: DiskStats,
+    /// Blocks exchanged with other replicas.
+    pub kv_transfer: KvTransferStats,
     /// Blocks swapped to host memory and back.
     pub swap: SwapStats,
     /// Grammars of structured output.
@@ -119,6 +122,17 @@ pub struct DiskStats {
     pub evicted_files_total: u64,
 }
 
+/// Blocks exchanged with other replicas. Those named `…_total` only grow.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KvTransferStats {
+    /// Blocks that other replicas read.
+    pub served_blocks_total: u64,
+    /// Bytes of those.
+    pub served_bytes_total: u64,
+    /// What was fetched of peers, and their state.
+    pub fetch: PeerStats,
+}
+
 /// How a GPU's work is launched. Those named `…_total` only grow.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchStats {
@@ -202,6 +216,10 @@ pub struct MediaStats {
 const ENERGY: (&str, &str) = (
     "omnibus_energy_millijoules_total",
     "energy by phase: prompt, completion, or idle; absent where no sensor counts it",
+);
+const KV_PEER_FAILURES: (&str, &str) = (
+    "omnibus_kv_peer_failures_total",
+    "requests to --kv-peer that failed, by reason: unreachable, timeout, refused, other_model or invalid",
 );
 const MEDIA_HITS: (&str, &str) = (
     "omnibus_media_hits_total",
@@ -325,6 +343,37 @@ pub const STATISTICS: &[Statistic<Stats>] = &[
         "omnibus_disk_evicted_files_total",
         "files of --cache-dir evicted to stay within --cache-disk-limit",
         |stats| Count(&mut stats.disk.evicted_files_total),
+    ),
+    Statistic::total("omnibus_kv_peer_fetched_blocks_total", "blocks fetched of --kv-peer", |stats| {
+        Count(&mut stats.kv_transfer.fetch.fetched_blocks_total)
+    }),
+    Statistic::total(
+        "omnibus_kv_peer_fetched_bytes_total",
+        "bytes of blocks fetched of --kv-peer",
+        |stats| Count(&mut stats.kv_transfer.fetch.fetched_bytes_total),
+    ),
+    Statistic::series(KV_PEER_FAILURES, ("reason", "unreachable"), |stats| {
+        Count(&mut stats.kv_transfer.fetch.failures.unreachable_total)
+    }),
+    Statistic::series(KV_PEER_FAILURES, ("reason", "timeout"), |stats| {
+        Count(&mut stats.kv_transfer.fetch.failures.timeout_total)
+    }),
+    Statistic::series(KV_PEER_FAILURES, ("reason", "refused"), |stats| {
+        Count(&mut stats.kv_transfer.fetch.failures.refused_total)
+    }),
+    Statistic::series(KV_PEER_FAILURES, ("reason", "other_model"), |stats| {
+        Count(&mut stats.kv_transfer.fetch.failures.other_model_total)
+    }),
+    Statistic::series(KV_PEER_FAILURES, ("reason", "invalid"), |stats| {
+        Count(&mut stats.kv_transfer.fetch.failures.invalid_total)
+    }),
+    Statistic::total("omnibus_kv_peer_served_blocks_total", "blocks that other replicas read", |stats| {
+        Count(&mut stats.kv_transfer.served_blocks_total)
+    }),
+    Statistic::total(
+        "omnibus_kv_peer_served_bytes_total",
+        "bytes of blocks that other replicas read",
+        |stats| Count(&mut stats.kv_transfer.served_bytes_total),
     ),
     Statistic::gauge("omnibus_grammar_sequences", "running sequences with a grammar", |stats| {
         stats.grammar.sequences as f64

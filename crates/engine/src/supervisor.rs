@@ -224,10 +224,17 @@ impl Supervisor {
     fn handle_command(&mut self, command: Command) {
         match command {
             Command::Cancel(job) => self.cancel(job),
-            Command::ListSessions(query) | Command::LoadAdapter(query, _) if self.process.is_none() => {
+            Command::ListSessions(query)
+            | Command::FindBlocks(query, _)
+            | Command::ReadBlocks(query, _)
+            | Command::LoadAdapter(query, _)
+                if self.process.is_none() =>
+            {
                 self.status.end_query(query);
             }
             command @ (Command::ListSessions(_)
+            | Command::FindBlocks(..)
+            | Command::ReadBlocks(..)
             | Command::DropSession(_)
             | Command::LoadAdapter(..)
             | Command::UnloadAdapter(_)

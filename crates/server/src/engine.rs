@@ -7,13 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 use omnibus_engine::{
-    AddSpecial, Admission, Chat, Event, Failure, Handle, Health, Input, ModelInfo, Pooled, Pooler,
-    PoolingRequest, Request, RequestInfo, Scoring, ScoringRequest, SessionInfo, Stats, Transcription,
-    TranscriptionEvent,
+    AddSpecial, Admission, BlockQuery, BlocksRefused, Chat, Event, Failure, Handle, Health, Input, ModelInfo,
+    Pooled, Pooler, PoolingRequest, Request, RequestInfo, Scoring, ScoringRequest, SessionInfo, Stats,
+    Transcription, TranscriptionEvent,
 };
 
 /// The events of one request, ending after its last.
@@ -27,6 +28,9 @@ pub type PooledTexts = BoxFuture<'static, Result<Vec<Pooled>, Failure>>;
 
 /// How likely replies are.
 pub type ScoredReplies = BoxFuture<'static, Result<Scoring, Failure>>;
+
+/// KV blocks, each with its header, and how many names of the query they answer.
+pub type BlockRecords = (Vec<Bytes>, usize);
 
 /// The name that a client gives a model or an adapter; `None` means the model that is listed first.
 pub type ModelName<'a> = Option<&'a str>;
@@ -117,6 +121,14 @@ pub trait Engine: Send + Sync + 'static {
     fn sessions(&self, model: ModelName<'_>, tenant: &str) -> Result<Vec<SessionInfo>, Failure>;
     /// Drops a tenant's session with a model; false when no session has that id. Waits like [`Self::sessions`].
     fn drop_session(&self, model: ModelName<'_>, tenant: &str, id: &str) -> Result<bool, Failure>;
+    /// Places in a query of the KV blocks that there are, for another replica. Waits like [`Self::sessions`].
+    fn find_blocks(&self, _query: BlockQuery) -> Result<Result<Vec<usize>, BlocksRefused>, Failure> {
+        Ok(Err(BlocksRefused::NotServed))
+    }
+    /// The records of the leading blocks of a query, and how many names they answer. Waits like [`Self::sessions`].
+    fn read_blocks(&self, _query: BlockQuery) -> Result<Result<BlockRecords, BlocksRefused>, Failure> {
+        Ok(Err(BlocksRefused::NotServed))
+    }
     /// The prompt tokens of a request with this input.
     fn tokenize(&self, model: ModelName<'_>, input: &Input, special: AddSpecial)
     -> Result<Vec<u32>, Failure>;
@@ -197,6 +209,14 @@ impl Engine for Handle {
     fn sessions(&self, model: ModelName<'_>, tenant: &str) -> Result<Vec<SessionInfo>, Failure> {
         self.check_model(model)?;
         Handle::sessions(self, tenant)
+    }
+
+    fn find_blocks(&self, query: BlockQuery) -> Result<Result<Vec<usize>, BlocksRefused>, Failure> {
+        Handle::find_blocks(self, query)
+    }
+
+    fn read_blocks(&self, query: BlockQuery) -> Result<Result<BlockRecords, BlocksRefused>, Failure> {
+        Handle::read_blocks(self, query)
     }
 
     fn drop_session(&self, model: ModelName<'_>, tenant: &str, id: &str) -> Result<bool, Failure> {

@@ -11,6 +11,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("omnibus-mlx-sys", &["omnibus-cpu-kernels"]),
     ("omnibus-mlx", &["omnibus-cpu-kernels", "omnibus-mlx-sys"]),
     ("omnibus-kv", &[]),
+    ("omnibus-kv-peer", &[]),
     ("omnibus-core", &["omnibus-kv"]),
     ("omnibus-draft", &[]),
     ("omnibus-page", &[]),
@@ -27,6 +28,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "omnibus-mlx",
             "omnibus-kv",
+            "omnibus-kv-peer",
             "omnibus-core",
             "omnibus-draft",
             "omnibus-pooler",
@@ -42,8 +44,18 @@ const EDGES: &[(&str, &[&str])] = &[
         &["omnibus-mlx", "omnibus-kv", "omnibus-core", "omnibus-text", "omnibus-model", "omnibus-engine"],
     ),
     ("omnibus-batches", &[]),
-    ("omnibus-server", &["omnibus-batches", "omnibus-engine", "omnibus-mcp", "omnibus-page", "omnibus-pool"]),
     ("omnibus-gguf", &[]),
+    (
+        "omnibus-server",
+        &[
+            "omnibus-batches",
+            "omnibus-engine",
+            "omnibus-kv-peer",
+            "omnibus-mcp",
+            "omnibus-page",
+            "omnibus-pool",
+        ],
+    ),
     ("omnibus-hub", &[]),
     ("omnibus-mcp", &[]),
     (

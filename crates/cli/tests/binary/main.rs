@@ -19,6 +19,7 @@ mod hosts;
 mod hub;
 mod isolation;
 mod keys;
+mod kv_peers;
 mod launching;
 mod libmlx;
 mod listing;

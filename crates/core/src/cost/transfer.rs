@@ -14,6 +14,8 @@ pub enum Transfer {
     Onload,
     /// From a disk into host memory.
     DiskRead,
+    /// From another replica into host memory.
+    PeerRead,
 }
 
 /// The cost of each kind of transfer.
@@ -25,6 +27,8 @@ pub struct TransferCosts {
     pub onload: TransferCost,
     /// [`Transfer::DiskRead`].
     pub disk_read: TransferCost,
+    /// [`Transfer::PeerRead`].
+    pub peer_read: TransferCost,
 }
 
 /// `base + byte · bytes`, in microseconds.
@@ -52,6 +56,7 @@ impl TransferCosts {
             Transfer::Offload => &self.offload,
             Transfer::Onload => &self.onload,
             Transfer::DiskRead => &self.disk_read,
+            Transfer::PeerRead => &self.peer_read,
         }
     }
 
@@ -71,20 +76,21 @@ impl TransferCosts {
             Transfer::Offload => self.offload.learn(bytes, expected, took),
             Transfer::Onload => self.onload.learn(bytes, expected, took),
             Transfer::DiskRead => self.disk_read.learn(bytes, expected, took),
+            Transfer::PeerRead => self.peer_read.learn(bytes, expected, took),
         }
     }
 
     /// A transfer was not made because of its expected time. Without transfers there are no measurements, so the
     /// expectation decays each time, until a transfer is tried and measured again.
     pub(crate) fn doubt(&mut self) {
-        for way in [&mut self.offload, &mut self.onload, &mut self.disk_read] {
+        for way in [&mut self.offload, &mut self.onload, &mut self.disk_read, &mut self.peer_read] {
             (way.base_us, way.byte_us) = (way.base_us * DOUBT, way.byte_us * DOUBT);
         }
     }
 
     /// The recent prediction error: the largest of all kinds.
     pub fn error_ratio(&self) -> f64 {
-        [&self.offload, &self.onload, &self.disk_read]
+        [&self.offload, &self.onload, &self.disk_read, &self.peer_read]
             .into_iter()
             .map(|way| way.error_ratio)
             .fold(0.0, f64::max)

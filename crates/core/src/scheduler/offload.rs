@@ -28,6 +28,8 @@ pub enum OffloadTier {
     Host,
     /// A disk.
     Disk,
+    /// Another replica.
+    Peer,
 }
 
 impl Scheduler {

@@ -83,7 +83,9 @@ impl Swaps {
             counted.map(|(group, _, _)| self.bytes_of(*group)).sum::<u64>()
         };
         let disk_bytes = bytes(&|tier| tier == OffloadTier::Disk);
+        let peer_bytes = bytes(&|tier| tier == OffloadTier::Peer);
         let transfer_us = cost.transfers.predict(Transfer::DiskRead, disk_bytes)
+            + cost.transfers.predict(Transfer::PeerRead, peer_bytes)
             + cost.transfers.predict(Transfer::Onload, bytes(&|_| true));
         let recompute_us = recompute_us(cost, positions);
         recompute_us == 0.0 || transfer_us <= recompute_us

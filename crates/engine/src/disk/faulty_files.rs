@@ -4,8 +4,10 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use omnibus_kv_peer::Fingerprint;
+
 use super::BlockName;
-use super::file::{BlockFiles, Fingerprint, FolderFiles, ReadError};
+use super::file::{BlockFiles, FolderFiles, ReadError};
 use crate::fault::{FaultPlan, Kind, injected_panic};
 
 /// Block files that fail as planned.

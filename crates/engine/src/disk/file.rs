@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
-use xxhash_rust::xxh3::Xxh3;
+use omnibus_kv_peer::{BlockHeader, Fingerprint, HEADER_BYTES, Mismatch};
 
 use super::BlockName;
 
@@ -15,23 +15,6 @@ use super::BlockName;
 pub(super) const EXTENSION: &str = "kv";
 /// Extension of a file that is being written.
 pub(super) const TEMPORARY: &str = "tmp";
-
-/// Changes with the header and with the order of bytes in a block.
-const MAGIC: &[u8; 8] = b"OMNIKV02";
-/// Magic, fingerprint, key and group.
-const NAME_BYTES: usize = 8 + 32 + 16 + 4;
-const HEADER_BYTES: usize = NAME_BYTES + 8 + 16;
-
-/// Identifies everything that a block's content depends on besides its key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Fingerprint(pub(super) [u8; 32]);
-
-impl Fingerprint {
-    /// The folder of the model's files.
-    pub(super) fn folder(&self) -> String {
-        self.0[..16].iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-}
 
 /// Reads and writes block files.
 pub(super) trait BlockFiles: Send + Sync {
@@ -71,7 +54,7 @@ impl BlockFiles for FolderFiles {
 fn write(path: &Path, fingerprint: &Fingerprint, name: BlockName, bytes: &[u8]) -> std::io::Result<()> {
     let temporary = path.with_extension(format!("{}.{TEMPORARY}", std::process::id()));
     let written = File::create(&temporary).and_then(|mut file| {
-        file.write_all(&header(fingerprint, name, bytes))?;
+        file.write_all(BlockHeader::of(fingerprint, name, bytes).bytes())?;
         file.write_all(bytes)
     });
     let placed = written.and_then(|()| std::fs::rename(&temporary, path));
@@ -116,28 +99,9 @@ fn read(
     let (mut found, mut bytes) = ([0; HEADER_BYTES], Vec::with_capacity(block_bytes));
     file.read_exact(&mut found).map_err(missing)?;
     file.take(block_bytes as u64).read_to_end(&mut bytes).map_err(missing)?;
-    let expected = header(fingerprint, name, &bytes);
-    match found.as_slice() == expected {
-        true => Ok(bytes),
-        false if found[..NAME_BYTES] == expected[..NAME_BYTES] => {
-            Err(ReadError::Invalid("its checksum does not fit"))
-        }
-        false => Err(ReadError::Invalid("it belongs to another model or format")),
+    match BlockHeader::read(found).check(fingerprint, name, &bytes) {
+        Ok(()) => Ok(bytes),
+        Err(Mismatch::Damaged) => Err(ReadError::Invalid("its checksum does not fit")),
+        Err(Mismatch::Foreign) => Err(ReadError::Invalid("it belongs to another model or format")),
     }
-}
-
-/// Magic, fingerprint, key, group, length, and the checksum of all of it and the bytes.
-fn header(fingerprint: &Fingerprint, name: BlockName, bytes: &[u8]) -> Vec<u8> {
-    let mut header = Vec::with_capacity(HEADER_BYTES);
-    header.extend(MAGIC);
-    header.extend(fingerprint.0);
-    header.extend(name.key.to_le_bytes());
-    header.extend(name.group.to_le_bytes());
-    header.extend((bytes.len() as u64).to_le_bytes());
-    // It guards against damage, not against forgery: a program that can write here can read the weights, too.
-    let mut checksum = Xxh3::new();
-    checksum.update(&header);
-    checksum.update(bytes);
-    header.extend(checksum.digest128().to_le_bytes());
-    header
 }

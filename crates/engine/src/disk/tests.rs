@@ -34,6 +34,7 @@ impl World {
     fn open_with(&self, fingerprint: [u8; 32], results_tx: impl FnMut(ReadResult) + Send + 'static) -> Disk {
         let settings = DiskSettings { directory: self.directory.clone(), limit_bytes: self.limit_bytes };
         let sizes = BlockSizes::OfGroups(vec![BYTES]);
+        let fingerprint = Fingerprint(fingerprint);
         Disk::open(&settings, "kv", fingerprint, sizes, &FaultPlan::default(), results_tx).unwrap()
     }
 
@@ -162,7 +163,7 @@ fn a_full_disk_costs_the_block_and_nothing_else() {
     let world = World::new("full");
     let (disk, results) = world.open();
     // A folder that cannot be written to stands in for a disk that is full.
-    let folder = world.directory.join("kv").join(Fingerprint([7; 32]).folder());
+    let folder = world.directory.join("kv").join(Fingerprint([7; 32]).short());
     fs::remove_dir_all(&folder).unwrap();
     fs::write(&folder, b"in the way").unwrap();
     disk.put(name(1), content(1).into());
@@ -180,7 +181,7 @@ fn what_was_said_is_for_no_other_user_to_read() {
     use std::os::unix::fs::PermissionsExt;
     let world = World::new("private");
     drop(world.open());
-    let folder = world.directory.join("kv").join(Fingerprint([7; 32]).folder());
+    let folder = world.directory.join("kv").join(Fingerprint([7; 32]).short());
     for made in [&world.directory, &world.directory.join("kv"), &folder] {
         assert_eq!(fs::metadata(made).unwrap().permissions().mode() & 0o777, 0o700, "{}", made.display());
     }

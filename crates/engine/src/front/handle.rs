@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use omnibus_core::Class;
 use omnibus_pooler::Pooler;
 use omnibus_text::AddSpecial;
@@ -17,6 +18,7 @@ use super::scoring::ScoringRequest;
 use crate::error::{Failure, StartError};
 use crate::info::{Health, ModelDetails, ModelInfo, ModelState, RequestInfo, SessionInfo};
 use crate::load_progress::LoadWatch;
+use crate::message::{BlockQuery, BlocksRefused};
 use crate::request::{Chat, Input, Request};
 use crate::stats::Stats;
 
@@ -200,6 +202,20 @@ impl Handle {
     /// A tenant's sessions. Blocks until the current step is done, at most some seconds.
     pub fn sessions(&self, tenant: &str) -> Result<Vec<SessionInfo>, Failure> {
         self.loaded()?.sessions(tenant)
+    }
+
+    /// Places in a query of the KV blocks that there are, for another replica. Blocks until the current step is done.
+    pub fn find_blocks(&self, query: BlockQuery) -> Result<Result<Vec<usize>, BlocksRefused>, Failure> {
+        self.loaded()?.find_blocks(query)
+    }
+
+    /// The leading blocks of a query, each with its header, and how many names they answer: at least one of a query with
+    /// names. Blocks until the current step is done and files are read.
+    pub fn read_blocks(
+        &self,
+        query: BlockQuery,
+    ) -> Result<Result<(Vec<Bytes>, usize), BlocksRefused>, Failure> {
+        self.loaded()?.read_blocks(query)
     }
 
     /// Ends a tenant's session; false when none has that id.

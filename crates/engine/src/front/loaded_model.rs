@@ -1,6 +1,7 @@
 //! A loaded model: checks and tokenizes requests, and queues them at its engine.
 
 mod adapters;
+mod blocks;
 mod pooling;
 mod queries;
 mod resolved;

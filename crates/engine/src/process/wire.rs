@@ -71,7 +71,8 @@ mod tests {
     use crate::hidden::{HiddenPositions, HiddenStates};
     use crate::media::{EncoderPixels, GridSpan, JobMedia, MediaKey, ViewPixels};
     use crate::message::{
-        Answer, Job, JobId, JobReport, JobUpdate, QueryId, QueryReply, StatsReport, TokenLogprobs,
+        Answer, BlocksRefused, Job, JobId, JobReport, JobUpdate, QueryId, QueryReply, StatsReport,
+        StoredBlock, TokenLogprobs,
     };
     use crate::request::Sampling;
     use crate::settings::NamedAdapter;
@@ -180,7 +181,13 @@ mod tests {
         let stats = Stats { scheduler, wait_seconds_total: 0.5, ..Stats::default() };
         let stats = Some(Box::new(StatsReport { stats, steps: Vec::new() }));
         let session = SessionStats { session: u128::MAX, tokens: 3, blocks: 1, idle_s: 0.5 };
-        let answers = [Answer::Sessions(vec![session]), Answer::Adapter(Err("no".into()))];
+        let blocks = vec![StoredBlock::Absent, StoredBlock::Record(vec![1, 2].into())];
+        let answers = [
+            Answer::Sessions(vec![session]),
+            Answer::Adapter(Err("no".into())),
+            Answer::Blocks(Ok(blocks)),
+            Answer::Blocks(Err(BlocksRefused::OtherModel)),
+        ];
         let replies = answers.into_iter().map(|answer| QueryReply { query: QueryId(7), answer }).collect();
         check(vec![
             FromEngine::Refused("no".into()),

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::message::{Answer, QueryId, QueryReply};
+use crate::message::{Answer, QueryId, QueryReply, StoredBlock};
 use crate::stats::SessionStats;
 
 /// Queries without an answer.
@@ -73,8 +73,23 @@ fn together(one: Answer, other: Answer) -> Answer {
             Answer::Sessions(sessions)
         }
         (Answer::Adapter(Ok(_)), other) => other,
+        (Answer::Blocks(Ok(blocks)), Answer::Blocks(Ok(others))) => {
+            Answer::Blocks(Ok(first_of(blocks, others)))
+        }
+        (Answer::Blocks(Err(_)), other @ Answer::Blocks(Ok(_))) => other,
         (one, _) => one,
     }
+}
+
+/// Each block of whichever replica has it. One may have answered for more of them.
+fn first_of(mut blocks: Vec<StoredBlock>, others: Vec<StoredBlock>) -> Vec<StoredBlock> {
+    for (block, other) in blocks.iter_mut().zip(others.iter()) {
+        if *block == StoredBlock::Absent {
+            *block = other.clone();
+        }
+    }
+    blocks.truncate(others.len());
+    blocks
 }
 
 /// A session that resumed at another replica has blocks at both.
@@ -92,6 +107,7 @@ fn add_session(sessions: &mut Vec<SessionStats>, session: SessionStats) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::BlocksRefused;
 
     fn session(session: u128, tokens: usize, blocks: usize, idle_s: f64) -> SessionStats {
         SessionStats { session, tokens, blocks, idle_s }
@@ -117,6 +133,18 @@ mod tests {
             Answer::Sessions(vec![session(1, 96, 5, 4.0), session(2, 32, 1, 1.0), session(3, 32, 1, 2.0)]),
         );
         check([Answer::Adapter(Ok(4)), Answer::Adapter(Ok(4))], Answer::Adapter(Ok(4)));
+        let (absent, present) = (StoredBlock::Absent, StoredBlock::Present);
+        check(
+            [
+                Answer::Blocks(Ok(vec![absent.clone(), present.clone(), absent.clone()])),
+                Answer::Blocks(Ok(vec![present.clone(), absent.clone()])),
+            ],
+            Answer::Blocks(Ok(vec![present.clone(), present.clone()])),
+        );
+        check(
+            [Answer::Blocks(Err(BlocksRefused::NotServed)), Answer::Blocks(Ok(vec![absent.clone()]))],
+            Answer::Blocks(Ok(vec![absent])),
+        );
         let refused = || Answer::Adapter(Err("no file".to_owned()));
         check([refused(), Answer::Adapter(Ok(4))], refused());
         check([Answer::Adapter(Ok(4)), refused()], refused());

@@ -21,6 +21,8 @@ impl LoadingAdapters {
             | Command::Cancel(_)
             | Command::Pixels(..)
             | Command::ListSessions(_)
+            | Command::FindBlocks(..)
+            | Command::ReadBlocks(..)
             | Command::DropSession(_)
             | Command::MemoryPressure(_)
             | Command::Stop => {}

@@ -1,6 +1,7 @@
 //! The loop: take commands, keep steps in flight, read the oldest, report.
 
 mod adapters;
+mod block_queries;
 mod commands;
 mod drafts;
 mod energy;

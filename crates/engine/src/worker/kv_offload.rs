@@ -4,29 +4,32 @@
 //! to the writer once the copies are done; a sequence with blocks being read waits in the queue while others run. A step
 //! waits for host memory only where the cost model says that it is faster.
 
+mod disk_tier;
 mod host;
+mod peer_tier;
 mod pending_reads;
+mod serving;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use omnibus_core::{CachedBlock, HoldReason, OffloadTier, Scheduler, SequenceId, Tick, Transfer};
 use omnibus_kv::BlockId;
 use omnibus_model::Source;
-use sha2::{Digest, Sha256};
 
 use super::capacity::Capacity;
 use super::device_call::GroupBlocks;
 use super::device_client::DeviceClient;
 use super::model_traits::KvLayout;
-use crate::disk::{BlockName, BlockSizes, Disk, QUEUED_BYTES_MAX, ReadResult};
+use crate::disk::{BlockName, QUEUED_BYTES_MAX};
 use crate::error::StartError;
-use crate::settings::{CpuActivations, Settings};
-use crate::stats::{DiskStats, SwapStats};
+use crate::settings::Settings;
+use crate::stats::{DiskStats, KvTransferStats, SwapStats};
+use disk_tier::DiskTier;
 use host::Host;
-use pending_reads::PendingReads;
+use peer_tier::PeerTier;
+use serving::Serving;
 
 /// Most blocks copied out for the disk at once.
 const BATCH_BLOCKS: usize = 16;
@@ -46,19 +49,14 @@ const SWAP_BYTES: usize = 32 << 20;
 pub(super) struct KvOffload {
     host: Host,
     disk: Option<DiskTier>,
-    /// Reads in progress.
-    reading: PendingReads,
+    peers: Option<PeerTier>,
+    /// What other replicas read; `None` where they may not.
+    serving: Option<Serving>,
     /// Blocks being copied out for the disk.
     export: Option<PendingExport>,
     block_bytes: Vec<usize>,
     iterations: usize,
     swapped: SwapStats,
-}
-
-/// The disk and its finished reads.
-struct DiskTier {
-    disk: Disk,
-    results: Receiver<ReadResult>,
 }
 
 /// Blocks that are being copied out.
@@ -86,13 +84,17 @@ impl KvOffload {
         capacity: &Capacity,
     ) -> Result<Option<Self>, StartError> {
         let block_bytes = layout.block_bytes.clone();
-        let disk = DiskTier::open(settings, source, layout)?;
         let host = Host::new(capacity.memory.swap_bytes);
-        if disk.is_none() && host.limit_bytes() == 0 {
+        let has_disk = DiskTier::settings(settings).is_some();
+        if !has_disk && host.limit_bytes() == 0 && !settings.serves_blocks() && !settings.fetches_blocks() {
             return Ok(None);
         }
-        let (reading, export, iterations, swapped) = Default::default();
-        Ok(Some(Self { host, disk, reading, export, block_bytes, iterations, swapped }))
+        let fingerprint = disk_tier::fingerprint(settings, source, layout)?;
+        let disk = DiskTier::open(settings, fingerprint, layout)?;
+        let peers = PeerTier::open(settings, fingerprint, layout)?;
+        let serving = settings.serves_blocks().then(|| Serving::new(fingerprint));
+        let (export, iterations, swapped) = Default::default();
+        Ok(Some(Self { host, disk, peers, serving, export, block_bytes, iterations, swapped }))
     }
 
     /// Where a block is outside the pools.
@@ -104,11 +106,21 @@ impl KvOffload {
         is_on_disk.then_some(OffloadTier::Disk)
     }
 
-    /// Stored blocks that a waiting sequence can use, if restoring them is faster than computing: at most one batch.
-    fn find_restorable(&self, scheduler: &mut Scheduler, id: SequenceId) -> Vec<(BlockName, OffloadTier)> {
+    /// Stored blocks, and blocks at a peer, that a waiting sequence can use, if restoring them is faster than computing: at most one batch.
+    fn find_restorable(
+        &self,
+        scheduler: &mut Scheduler,
+        id: SequenceId,
+        at_peer: &BTreeSet<BlockName>,
+    ) -> Vec<(BlockName, OffloadTier)> {
         // A hung disk is not used.
-        let usable = |store: &OffloadTier| *store == OffloadTier::Host || !self.reading.is_stalled();
-        let find = |group, key| self.find(name_of(group, key)).filter(usable);
+        let is_stalled = self.disk.as_ref().is_some_and(DiskTier::is_stalled);
+        let usable = |store: &OffloadTier| *store != OffloadTier::Disk || !is_stalled;
+        let find = |group, key| {
+            let name = name_of(group, key);
+            let found = self.find(name).filter(usable);
+            found.or_else(|| at_peer.contains(&name).then_some(OffloadTier::Peer))
+        };
         let absent = scheduler.missing_blocks(id, |group, key| find(group, key).is_some());
         let stored: Vec<(usize, u128, OffloadTier)> =
             absent.into_iter().filter_map(|(group, key)| Some((group, key, find(group, key)?))).collect();
@@ -125,17 +137,13 @@ impl KvOffload {
         piece.collect()
     }
 
-    /// Starts reading a waiting sequence's blocks from disk and holds the sequence, if there are any.
+    /// Starts reading a waiting sequence's blocks from disk, or looking for them at peers, and holds the sequence, if there
+    /// are any.
     pub(super) fn fetch(&mut self, scheduler: &mut Scheduler, id: SequenceId, now: Tick) {
-        let Some(disk_tier) = &self.disk else { return };
-        let sought = self.find_restorable(scheduler, id).into_iter();
-        let on_disk = sought.filter_map(|(name, store)| (store == OffloadTier::Disk).then_some(name));
-        let names: Vec<BlockName> = on_disk.collect();
-        if names.is_empty() || disk_tier.disk.fetch(names).is_err() {
-            return;
+        self.fetch_from_disk(scheduler, id, now);
+        if !scheduler.is_held(id) {
+            self.ask_peers(scheduler, id, now);
         }
-        scheduler.hold(id, HoldReason::Transfer);
-        self.reading.push(id, now);
     }
 
     /// Restores the blocks of a sequence that is about to run from host memory; if the disk has more, the sequence is held
@@ -148,11 +156,14 @@ impl KvOffload {
         now: Tick,
     ) -> mlx::Result<()> {
         scheduler.mark_looked_up(id);
-        self.fetch(scheduler, id, now);
+        self.fetch_from_disk(scheduler, id, now);
         let nothing_read = BTreeMap::new();
         while !scheduler.is_held(id) {
-            let sought: BTreeSet<BlockName> =
-                self.find_restorable(scheduler, id).into_iter().map(|(name, _)| name).collect();
+            let sought: BTreeSet<BlockName> = self
+                .find_restorable(scheduler, id, &BTreeSet::new())
+                .into_iter()
+                .map(|(name, _)| name)
+                .collect();
             let restored =
                 self.write_back(scheduler, device, id, &nothing_read, |name| sought.contains(&name))?;
             if restored == 0 {
@@ -252,7 +263,8 @@ impl KvOffload {
 
     /// True while a sequence waits for a read.
     pub(super) fn is_reading(&self) -> bool {
-        self.reading.is_any()
+        self.disk.as_ref().is_some_and(DiskTier::is_reading)
+            || self.peers.as_ref().is_some_and(PeerTier::is_reading)
     }
 
     /// True while blocks wait to be written.
@@ -267,34 +279,22 @@ impl KvOffload {
         device: &mut DeviceClient,
         now: Tick,
     ) -> mlx::Result<()> {
-        while let Some(disk_tier) = &self.disk {
-            let ReadResult { blocks, took } = match disk_tier.results.try_recv() {
-                Ok(result) => result,
-                Err(TryRecvError::Empty) => break,
-                // The reading thread has died.
-                Err(TryRecvError::Disconnected) => {
-                    self.reading
-                        .fail_all()
-                        .into_iter()
-                        .for_each(|id| scheduler.release_hold(id, HoldReason::Transfer));
-                    break;
-                }
-            };
-            let Some(id) = self.reading.complete() else { continue };
-            let bytes = blocks.iter().map(|block| block.bytes.len() as u64).sum();
-            scheduler.learn_transfer(Transfer::DiskRead, bytes, ticks(took));
-            let read: BTreeMap<BlockName, Bytes> =
-                blocks.into_iter().map(|block| (block.name, block.bytes)).collect();
-            let restored = self.write_back(scheduler, device, id, &read, |_| true);
-            scheduler.release_hold(id, HoldReason::Transfer);
-            if restored? > 0 {
-                // A long prompt is read in several batches.
-                self.fetch(scheduler, id, now);
-            }
-        }
-        for id in self.reading.expire(now) {
-            tracing::warn!("the disk does not respond; the prompt is computed instead");
-            scheduler.release_hold(id, HoldReason::Transfer);
+        self.finish_disk_reads(scheduler, device, now)?;
+        self.finish_peer_requests(scheduler, device, now)
+    }
+
+    /// Writes back what was read for a sequence, and releases it; a long prompt is read in several batches.
+    fn restore_read(
+        &mut self,
+        scheduler: &mut Scheduler,
+        device: &mut DeviceClient,
+        (id, read): (SequenceId, &BTreeMap<BlockName, Bytes>),
+        now: Tick,
+    ) -> mlx::Result<()> {
+        let restored = self.write_back(scheduler, device, id, read, |_| true);
+        scheduler.release_hold(id, HoldReason::Transfer);
+        if restored? > 0 {
+            self.fetch(scheduler, id, now);
         }
         Ok(())
     }
@@ -353,12 +353,20 @@ impl KvOffload {
 
     /// Detaches the reads in progress from their sequences, which get new ids.
     pub(super) fn detach(&mut self) {
-        self.reading.detach();
+        self.disk.iter_mut().for_each(DiskTier::detach);
+        self.peers.iter_mut().for_each(PeerTier::detach);
     }
 
     /// Statistics of the disk cache.
     pub(super) fn disk_stats(&self) -> DiskStats {
         self.disk.as_ref().map(|disk_tier| disk_tier.disk.stats()).unwrap_or_default()
+    }
+
+    /// Statistics of blocks that went to other replicas and came of them.
+    pub(super) fn kv_transfer_stats(&self) -> KvTransferStats {
+        let fetch = self.peers.as_ref().map(PeerTier::stats).unwrap_or_default();
+        let served = self.serving.as_ref().map(Serving::stats).unwrap_or_default();
+        KvTransferStats { fetch, ..served }
     }
 
     /// Statistics of swapping.
@@ -377,28 +385,6 @@ impl KvOffload {
             }
         }
         Ok(())
-    }
-}
-
-impl DiskTier {
-    fn open(settings: &Settings, source: &Source, layout: &KvLayout) -> Result<Option<Self>, StartError> {
-        let chosen = settings.disk.as_ref().filter(|disk| !disk.directory.as_os_str().is_empty());
-        let Some(chosen) = chosen else { return Ok(None) };
-        let weights = source.fingerprint().map_err(StartError::new)?;
-        let activations: &[u8] = match settings.cpu_activations {
-            CpuActivations::Exact => b"",
-            CpuActivations::Int8 => b"int8 activations",
-        };
-        let parts = Sha256::new().chain_update(weights).chain_update(&layout.words).chain_update(activations);
-        let fingerprint = parts.finalize();
-        let (results_tx, results) = channel();
-        let on_read = move |result| {
-            // The loop drops the receiver before the disk.
-            let _receiver_gone = results_tx.send(result);
-        };
-        let sizes = BlockSizes::OfGroups(layout.block_bytes.clone());
-        let disk = Disk::open(chosen, "kv", fingerprint.into(), sizes, &settings.faults, on_read)?;
-        Ok(Some(Self { disk, results }))
     }
 }
 

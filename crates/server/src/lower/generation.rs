@@ -9,6 +9,7 @@ use omnibus_engine::{
 
 use super::Caller;
 use crate::wire::generation as wire;
+use crate::wire::kv_transfer::KvTransfer;
 
 /// An engine request for one completion of `input`.
 pub fn lower(wire: &wire::Generation, input: Input, caller: &Caller) -> Request {
@@ -22,7 +23,7 @@ pub fn lower(wire: &wire::Generation, input: Input, caller: &Caller) -> Request 
         priority: wire.priority,
         tenant: caller.tenant.clone(),
         cache_salt: wire.cache_salt.clone(),
-        session_id: wire.session_id.clone(),
+        session_id: wire.session_id.clone().or_else(|| kept_blocks(wire, caller)),
         tokens: reported_tokens(wire),
         speculation: match wire.speculation {
             wire::Speculation::Allowed => Speculation::Allowed,
@@ -34,6 +35,11 @@ pub fn lower(wire: &wire::Generation, input: Input, caller: &Caller) -> Request 
         },
         ..Request::new(caller.response_id.clone(), input)
     }
+}
+
+/// Blocks that another server will fetch are kept like those of a session, for its time to live.
+fn kept_blocks(wire: &wire::Generation, caller: &Caller) -> Option<String> {
+    (wire.kv_transfer == KvTransfer::RemoteDecode).then(|| caller.response_id.clone())
 }
 
 /// Ids are returned, and tokens counted as they come, of each token that the engine reports.

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
 use omnibus_engine::{
-    AddSpecial, Admission, Chat, Failure, Health, Input, ModelInfo, Pooler, PoolingRequest, Request,
-    RequestInfo, ScoringRequest, SessionInfo, Stats, Transcription,
+    AddSpecial, Admission, BlockQuery, BlocksRefused, Chat, Failure, Health, Input, ModelInfo, Pooler,
+    PoolingRequest, Request, RequestInfo, ScoringRequest, SessionInfo, Stats, Transcription,
 };
 use omnibus_pool::Policy;
 
 use super::ModelPool;
 use crate::engine::{
-    Engine, Events, Lease, ModelName, PooledTexts, Residence, ScoredReplies, TimeToLive, Transcripts,
+    BlockRecords, Engine, Events, Lease, ModelName, PooledTexts, Residence, ScoredReplies, TimeToLive,
+    Transcripts,
 };
 
 impl Engine for ModelPool {
@@ -87,6 +88,14 @@ impl Engine for ModelPool {
                 Ok(each.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
             }
         }
+    }
+
+    fn find_blocks(&self, query: BlockQuery) -> Result<Result<Vec<usize>, BlocksRefused>, Failure> {
+        first_with_blocks(self.loaded().iter().map(|handle| handle.find_blocks(query.clone())))
+    }
+
+    fn read_blocks(&self, query: BlockQuery) -> Result<Result<BlockRecords, BlocksRefused>, Failure> {
+        first_with_blocks(self.loaded().iter().map(|handle| handle.read_blocks(query.clone())))
     }
 
     fn drop_session(&self, model: ModelName<'_>, tenant: &str, id: &str) -> Result<bool, Failure> {
@@ -178,4 +187,19 @@ impl Engine for ModelPool {
             join_all(handles.iter().map(|handle| handle.drain(timeout))).await;
         })
     }
+}
+
+/// The answer of the first model that has the blocks that were requested.
+fn first_with_blocks<T>(
+    answers: impl Iterator<Item = Result<Result<T, BlocksRefused>, Failure>>,
+) -> Result<Result<T, BlocksRefused>, Failure> {
+    let mut refused = Err(BlocksRefused::NotServed);
+    for answer in answers {
+        match answer? {
+            Ok(found) => return Ok(Ok(found)),
+            Err(why @ BlocksRefused::OtherModel) => refused = Err(why),
+            Err(BlocksRefused::NotServed) => {}
+        }
+    }
+    Ok(refused)
 }

@@ -10,6 +10,7 @@ mod decisions;
 mod files;
 mod gateways;
 mod infill;
+mod kv;
 mod listed;
 mod mcp;
 mod messages;

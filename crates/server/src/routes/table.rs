@@ -6,7 +6,7 @@ use axum::routing;
 
 use super::responses::conversations;
 use super::{
-    adapters, apply_template, audio, batches, chat, completions, decisions, files, gateways, infill, mcp,
+    adapters, apply_template, audio, batches, chat, completions, decisions, files, gateways, infill, kv, mcp,
     messages, models, ollama, page, pooling, requests, responses, sessions, status, stream, tokenize, usage,
 };
 use crate::api::generate;
@@ -21,6 +21,13 @@ const OLLAMAS_MODEL: Body =
 const RERANK: Body = Body::Fields {
     tables: &[wire::pooling::rerank::FIELDS, wire::pooling::COMMON],
     required: &["query", "documents"],
+    unknown: Unknown::Refused,
+};
+
+/// The body of requests for KV blocks.
+const KV: Body = Body::Fields {
+    tables: &[wire::kv::FIELDS],
+    required: &["fingerprint", "blocks"],
     unknown: Unknown::Refused,
 };
 
@@ -422,6 +429,11 @@ pub const ROUTES: &[Operation] = &[
     ),
     get("/v1/requests", "Queued and running requests", || routing::get(requests::list)),
     delete("/v1/requests/{id}", "Cancels a request", || routing::delete(requests::cancel)),
+    post("/v1/kv/lookup", "Which KV blocks a server has, for its replicas; with --role", KV, || {
+        routing::post(kv::lookup)
+    }),
+    post("/v1/kv/blocks", "KV blocks for replicas; with --role", KV, || routing::post(kv::blocks))
+        .replies(Reply::File),
     get("/v1/sessions", "Conversations whose blocks are pinned", || routing::get(sessions::list)),
     delete("/v1/sessions/{id}", "Drops a session", || routing::delete(sessions::delete)),
     get("/v1/cache/stats", "Hits and misses of the prefix cache", || routing::get(sessions::cache_stats)),

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::fields::{Field, Fields, honoured, refused, type_error};
 use super::generation::{self, Generation, TOKENS_MAX};
+use super::kv_transfer::KvTransferParams;
 use super::logprobs::{ChatLogprobs, PromptLogprobs, alternatives};
 use super::messages::{self, ContinuationMode, Message};
 use super::structured;
@@ -336,6 +337,9 @@ pub struct ChatCompletion {
     /// Times, when requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings: Option<Timings>,
+    /// For the server that decodes, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kv_transfer_params: Option<KvTransferParams>,
 }
 
 /// One choice.

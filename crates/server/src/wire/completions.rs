@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::fields::{Field, Fields, honoured, refused, token_ids, type_error};
 use super::gateway;
 use super::generation::{self, Generation, Streaming};
+use super::kv_transfer::KvTransferParams;
 use super::logprobs::{PromptLogprobs, TextLogprobs, alternatives};
 use super::structured;
 use super::timings::{PromptProgress, Timings};
@@ -192,6 +193,9 @@ pub struct Completion {
     /// Times, when requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timings: Option<Timings>,
+    /// For the server that decodes, in a response to a request for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kv_transfer_params: Option<KvTransferParams>,
     /// How much of the prompt is computed, when requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_progress: Option<PromptProgress>,

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::fields::{Field, Fields, harmless, honoured, refused, token_ids, type_error};
 use super::gateway;
+use super::kv_transfer::{self, KvTransfer};
 use super::logprobs::alternatives;
 use super::samplers;
 use super::structured::{self, StructuredOutput};
@@ -108,6 +109,10 @@ pub const FIELDS: &[Field] = &[
         "include_energy",
         "ours: true adds `energy` to `usage`, in joules, where a sensor counts it; absent elsewhere",
     ),
+    honoured(
+        "kv_transfer_params",
+        "vLLM's: a prompt that another server decodes or has computed; see [KV blocks of other servers](kv-peers.md)",
+    ),
     honoured("priority", "higher is scheduled first; 0 when absent"),
     honoured("session_id", "pins the conversation's blocks between requests"),
     honoured("cache_salt", "shares cached prefixes only with requests that have the same salt"),
@@ -168,6 +173,8 @@ pub struct Generation {
     pub session_id: Option<String>,
     /// Separates cached prefixes.
     pub cache_salt: Option<String>,
+    /// `kv_transfer_params`.
+    pub kv_transfer: KvTransfer,
     /// `speculative`.
     pub speculation: Speculation,
     /// How tokens are shown.
@@ -365,6 +372,7 @@ impl Generation {
             priority: priority(fields)?,
             session_id: label(fields, "session_id")?,
             cache_salt: label(fields, "cache_salt")?,
+            kv_transfer: kv_transfer::read(fields)?,
             speculation: speculation(fields)?,
             tokens: TokenDisplay::read(fields)?,
             timings: match fields.flag("timings_per_token")? {

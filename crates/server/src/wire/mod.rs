@@ -21,6 +21,8 @@ pub mod infill;
 pub mod input_grammar;
 pub mod json;
 pub mod key_usage;
+pub mod kv;
+pub mod kv_transfer;
 pub mod logprobs;
 pub mod mcp;
 pub mod mcp_routes;

@@ -1,7 +1,11 @@
 //! Settings of several processes for one model.
 
-use super::SERVE;
-use crate::settings::{Kind, Scope, Setting};
+use std::time::Duration;
+
+use omnibus_engine::ReplicaRole;
+
+use super::{SERVE, choose};
+use crate::settings::{Kind, Scope, Setting, choice};
 
 /// In the order of `--help`.
 pub const SETTINGS: &[Setting] = &[
@@ -58,6 +62,69 @@ pub const SETTINGS: &[Setting] = &[
         help: "Replicas of the model on this machine's CPU, a process with the whole model each. Requests go where their prompt's beginning is cached, unless others have much less to do.",
         set: |config, value| {
             config.engine.data_parallel_size = value.count() as usize;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "role",
+        short: None,
+        kind: Kind::Choice(&[
+            choice("prefill", |config| config.engine.role = Some(ReplicaRole::Prefill)),
+            choice("decode", |config| config.engine.role = Some(ReplicaRole::Decode)),
+            choice("both", |config| config.engine.role = Some(ReplicaRole::Both)),
+        ]),
+        default: "",
+        section: "Engine",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "What the server does with KV blocks of replicas: `prefill` lets others read its blocks, `decode` fetches those of --kv-peer, `both` does both. Default: `both` with --kv-peer, else none.",
+        set: choose,
+    },
+    Setting {
+        name: "kv-peer",
+        short: None,
+        kind: Kind::List("URL"),
+        default: "",
+        section: "Engine",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "A server of the same model, `http://host:port`, whose KV blocks are fetched for prompts that it has computed; may be repeated.",
+        set: |config, value| {
+            config.engine.kv_peers.urls = value.list();
+            match value.list().iter().find(|url| !url.starts_with("http://") && !url.starts_with("https://"))
+            {
+                Some(url) => Err(format!("`{url}` must begin with http:// or https://")),
+                None => Ok(()),
+            }
+        },
+    },
+    Setting {
+        name: "kv-peer-key-file",
+        short: None,
+        kind: Kind::Text("FILE"),
+        default: "",
+        section: "Engine",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "File with the API key that every --kv-peer accepts.",
+        set: |config, value| {
+            let path = value.text();
+            let key = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+            config.engine.kv_peers.key = Some(key.trim().to_owned());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "kv-peer-timeout",
+        short: None,
+        kind: Kind::Number(0.01, 600.0),
+        default: "5",
+        section: "Engine",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Seconds that a request waits for an answer of a --kv-peer; then its prompt is computed.",
+        set: |config, value| {
+            config.engine.kv_peers.timeout = Duration::from_secs_f64(value.number());
             Ok(())
         },
     },

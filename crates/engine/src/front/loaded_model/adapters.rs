@@ -28,7 +28,7 @@ impl LoadedModel {
         match answer {
             Answer::Adapter(Ok(id)) => adapters.insert(name.to_owned(), path.to_owned(), id),
             Answer::Adapter(Err(why)) => return Err(Failure::bad_request("lora_path", why)),
-            Answer::Sessions(_) => {
+            Answer::Sessions(_) | Answer::Blocks(_) => {
                 return Err(Failure::unavailable("unexpected reply from the engine; this is a bug"));
             }
         }

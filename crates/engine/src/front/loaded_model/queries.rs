@@ -102,7 +102,7 @@ impl LoadedModel {
         const TIMEOUT: Duration = Duration::from_secs(10);
         match self.query(TIMEOUT, Command::ListSessions)? {
             Answer::Sessions(sessions) => Ok(sessions),
-            Answer::Adapter(_) => {
+            Answer::Adapter(_) | Answer::Blocks(_) => {
                 Err(Failure::unavailable("unexpected reply from the engine; this is a bug"))
             }
         }

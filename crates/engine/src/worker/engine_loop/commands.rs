@@ -80,6 +80,8 @@ impl EngineLoop {
             }
             Command::Pixels(job, key, pixels) => self.media.take_pixels(job, key, &pixels),
             Command::ListSessions(query) => self.list_sessions(query),
+            Command::FindBlocks(query, blocks) => self.find_blocks(query, &blocks),
+            Command::ReadBlocks(query, blocks) => self.read_blocks(query, &blocks),
             Command::LoadAdapter(query, adapter) => self.load_adapter(query, &adapter),
             Command::UnloadAdapter(adapter) => {
                 self.retired_adapters.insert(adapter);

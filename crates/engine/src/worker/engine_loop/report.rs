@@ -120,6 +120,7 @@ impl EngineLoop {
             scheduler: self.scheduler.stats().plus_totals(&self.stats.discarded),
             cost_model: self.scheduler.cost().clone(),
             retry_after_s: seconds(self.scheduler.retry_after()),
+            kv_transfer: self.offload.as_ref().map(KvOffload::kv_transfer_stats).unwrap_or_default(),
             disk: self.offload.as_ref().map(KvOffload::disk_stats).unwrap_or_default(),
             swap: self.offload.as_ref().map(KvOffload::swap_stats).unwrap_or_default(),
             launches: device.launches,

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use mlx::{Array, Dtype};
+use omnibus_kv_peer::Fingerprint;
 use omnibus_model::Source;
 use omnibus_model::encoders::Features;
 use sha2::{Digest, Sha256};
@@ -54,7 +55,7 @@ impl FeatureFiles {
             let _receiver_gone = results_tx.send(result);
         };
         let limited = DiskSettings { limit_bytes: chosen.limit_bytes / SHARE, ..chosen.clone() };
-        let fingerprint = parts.finalize().into();
+        let fingerprint = Fingerprint(parts.finalize().into());
         let disk = Disk::open(&limited, "features", fingerprint, BlockSizes::Any, &settings.faults, on_read)?;
         Ok(Some(Self { disk, results, reading: None }))
     }

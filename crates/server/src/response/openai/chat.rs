@@ -269,6 +269,7 @@ impl Framer for ChatFramer {
             prompt_token_ids,
             prompt_logprobs,
             timings,
+            kv_transfer_params: self.include.kv_transfer.params(&self.header.id),
         })
     }
 }

@@ -78,6 +78,7 @@ impl CompletionsFramer {
             usage,
             system_fingerprint: FINGERPRINT,
             timings: None,
+            kv_transfer_params: None,
             prompt_progress: None,
         }
     }
@@ -264,6 +265,11 @@ impl Framer for CompletionsFramer {
                 choices.push(Choice { index: choices.len(), ..self.full_choice(at, completion) });
             }
         }
-        JsonBody::of(&Chunk { timings, ..self.body(choices, Some(Some(self.include.usage_of(usage)))) })
+        let kv_transfer_params = self.include.kv_transfer.params(&self.header.id);
+        JsonBody::of(&Chunk {
+            timings,
+            kv_transfer_params,
+            ..self.body(choices, Some(Some(self.include.usage_of(usage))))
+        })
     }
 }

@@ -22,6 +22,7 @@ use crate::error::ApiError;
 use crate::wire::generation::{
     Generation, ShownEnergy, ShownProgress, ShownTimings, StreamUsage, Streaming, TokenDisplay, TokenIds,
 };
+use crate::wire::kv_transfer::KvTransfer;
 use crate::wire::logprobs::PromptLogprobs;
 use crate::wire::timings::{PromptProgress, Timings};
 use crate::wire::usage as wire;
@@ -63,6 +64,8 @@ pub struct Include {
     pub timings: ShownTimings,
     /// How much of the prompt is computed.
     pub progress: ShownProgress,
+    /// What the server that decodes gets.
+    pub kv_transfer: KvTransfer,
     /// Energy in the usage.
     pub energy: ShownEnergy,
 }
@@ -81,6 +84,7 @@ impl Include {
             prompt_logprobs: Logprobs::of(generation.prompt_logprobs),
             timings: generation.timings,
             progress: generation.progress,
+            kv_transfer: generation.kv_transfer,
             energy: generation.energy,
         }
     }
