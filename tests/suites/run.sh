@@ -1,8 +1,8 @@
 #!/bin/sh
 # What others test servers with, from packages: LangChain's standard tests, pydantic-ai and instructor, jevcompat for
 # decisions, vectors and ranking by the clients of Cohere, LangChain and LlamaIndex, LiteLLM, guidellm's sweep, the cases of
-# Open Responses, and chats through the gateways sglang-router, vllm-router and smg in front of two servers. Servers have the
-# embedded model; for Open Responses it has a vision tower.
+# Open Responses, chats through the gateways sglang-router, vllm-router and smg in front of two servers, and the schemas of
+# Kubernetes. Servers have the embedded model; for Open Responses it has a vision tower.
 # Usage: tests/suites/run.sh [path of the omnibus binary]
 # Each list of packages has an environment of its own, which stays in the folder of builds.
 set -eu
@@ -45,6 +45,9 @@ start() {
         [ -n "$url" ] || sleep 0.1
     done
 }
+
+environment kubernetes
+"$venv/bin/python" "$here/kubernetes.py"
 
 start first
 first=$url

@@ -6,6 +6,7 @@ mod adapters;
 mod batch;
 mod commands;
 mod decisions;
+mod deployed;
 mod drafts;
 mod embedded_facts;
 #[path = "../../../engine/tests/common/draft_model.rs"]
