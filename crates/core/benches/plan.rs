@@ -86,6 +86,7 @@ impl Server {
             schedule,
             tuning: Tuning { stages, ..tuning },
             prefix_cache: PrefixCache::On,
+            cache_events: omnibus_core::CacheEvents::Ignored,
             session_ttl: 1_000_000,
             swap: SwapSettings::default(),
         });

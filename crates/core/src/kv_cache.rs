@@ -6,6 +6,7 @@
 
 mod content;
 mod coordinator;
+mod events;
 mod group;
 
 use std::ops::Range;
@@ -22,6 +23,8 @@ use crate::stats::GroupStats;
 use content::ContentIndex;
 use coordinator::Coordinator;
 pub(crate) use coordinator::PreemptionLoss;
+use events::EventLog;
+pub use events::{CacheEvent, StoredBlock};
 use group::GroupCache;
 
 /// The KV cache of all layer groups.
@@ -56,7 +59,7 @@ impl KvCacheManager {
             tracked_group: settings.groups.iter().position(|group| {
                 matches!(group.kind(), CacheKind::Full | CacheKind::Latent | CacheKind::SlidingWindow { .. })
             }),
-            content: ContentIndex::new(0),
+            content: ContentIndex::new(0, EventLog::new(settings.cache_events, settings.block_size)),
         };
         kv_cache.reset();
         kv_cache
@@ -325,7 +328,7 @@ impl KvCacheManager {
             let (block, hash) = (self.allocate_block(group), cached[at]);
             self.pool_mut(group).cache_offloaded_block(block, hash);
             if self.tracked_group == Some(group) {
-                self.content.insert(hashes.parent(at), hash, hashes.content(at, tokens));
+                self.content.cache_block(hashes, at, (hash, hashes.content(at, tokens)));
             }
             restored.push(CachedBlock { group, block, hash: hash.0 });
             kept.push((group, block));
@@ -345,6 +348,11 @@ impl KvCacheManager {
             }
         }
         newly_cached
+    }
+
+    /// What was cached and evicted since the last call, oldest first.
+    pub(crate) fn take_events(&mut self) -> Vec<CacheEvent> {
+        self.content.take_events()
     }
 
     /// True for a block that was not offered for offloading yet.
@@ -425,7 +433,8 @@ impl KvCacheManager {
             let cached = group.cache_blocks(table, hashes.all(), blocks.clone());
             if self.tracked_group == Some(number) {
                 for at in cached {
-                    self.content.insert(hashes.parent(at), hashes.all()[at], hashes.content(at, tokens));
+                    let block = (hashes.all()[at], hashes.content(at, tokens));
+                    self.content.cache_block(hashes, at, block);
                 }
             }
         }
@@ -454,7 +463,7 @@ impl KvCacheManager {
                 group.pool.cache_offloaded_block(table.blocks[at - table.freed_blocks], hash);
             }
         }
-        self.content.insert(hashes.parent(at), hash, content);
+        self.content.cache_block(hashes, at, (hash, content));
     }
 
     /// Releases the blocks after the first `tokens` positions, and all state slots but the one that holds the state after
@@ -483,7 +492,7 @@ impl KvCacheManager {
     pub(crate) fn reset(&mut self) {
         self.coordinator.groups_mut().iter_mut().for_each(GroupCache::reset);
         let blocks = self.tracked_group.map(|group| self.coordinator.groups()[group].pool.total());
-        self.content = ContentIndex::new(blocks.unwrap_or(0));
+        self.content.reset(blocks.unwrap_or(0));
     }
 
     fn allocate_block(&mut self, group: usize) -> BlockId {

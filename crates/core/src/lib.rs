@@ -36,6 +36,7 @@ pub use cost::{
 };
 pub use drafting::{DRAFT_KINDS, DRAFT_POSITIONS, DraftKind, DraftOffer, DraftPolicy, DraftWork};
 pub use event::{Event, Failure, FinishReason};
+pub use kv_cache::{CacheEvent, StoredBlock};
 pub use outcome::{AcceptedTokens, Outcome, SequenceOutput, Stop};
 pub use plan::{
     Allocation, BlockCopy, CacheMiss, CachedBlock, Plan, PlanId, Preempted, PreemptionMode, PrefixLookup,
@@ -45,7 +46,7 @@ pub use request::{Class, Goal, Rejection, Request, SequenceId, Tick, Token};
 pub use scheduler::{OffloadTier, Scheduler};
 pub use sequence::HoldReason;
 pub use settings::{
-    CacheGroup, LatencyTargets, Offload, PreemptionPolicy, PrefixCache, Schedule, Settings, StageLimits,
-    StaticBatch, StepLimits, SwapSettings, Tuning,
+    CacheEvents, CacheGroup, LatencyTargets, Offload, PreemptionPolicy, PrefixCache, Schedule, Settings,
+    StageLimits, StaticBatch, StepLimits, SwapSettings, Tuning,
 };
 pub use stats::{CacheMisses, DraftPosition, GroupStats, STATISTICS, SessionInfo, Stats};

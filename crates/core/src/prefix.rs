@@ -65,6 +65,11 @@ impl BlockHashes {
         Self { root: digest(root), adapter: request.adapter, block_size, mm_hashes, hashes: Vec::new() }
     }
 
+    /// The adapter of the sequence, or zero.
+    pub(crate) fn adapter(&self) -> u128 {
+        self.adapter
+    }
+
     /// One for each full block.
     pub(crate) fn all(&self) -> &[BlockHash] {
         &self.hashes

@@ -117,6 +117,16 @@ pub enum PrefixCache {
     Off,
 }
 
+/// Whether changes of the prefix cache are kept for [`crate::Scheduler::take_cache_events`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum CacheEvents {
+    /// They are not.
+    #[default]
+    Ignored,
+    /// They are, until they are taken.
+    Kept,
+}
+
 /// What happens to the blocks of preempted sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum PreemptionPolicy {
@@ -173,6 +183,8 @@ pub struct Settings {
     pub tuning: Tuning,
     /// Prefix caching.
     pub prefix_cache: PrefixCache,
+    /// Changes of the prefix cache.
+    pub cache_events: CacheEvents,
     /// Time without a request after which the blocks of a [`crate::Request::session`] are unpinned.
     pub session_ttl: Tick,
     /// Offloading.

@@ -89,6 +89,7 @@ pub use model_source::ModelSource;
 pub use omnibus_core::{CacheMisses, Class, DRAFT_POSITIONS, DraftPosition, GroupStats};
 pub use omnibus_core::{random, statistic};
 pub use omnibus_grammar::{Grammar, GrammarLimits, SchemaUse, Whitespace};
+pub use omnibus_kv_events::{EventSettings, PublisherStats};
 pub use omnibus_kv_peer::{PeerSettings, PeerState, PeerStats};
 pub use omnibus_pooler::{
     Activation, Dimensions, Pooler, PoolingOutput, Similarity, Task, VectorLength, max_sim,

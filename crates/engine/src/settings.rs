@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use omnibus_grammar::GrammarLimits;
+use omnibus_kv_events::EventSettings;
 use omnibus_kv_peer::PeerSettings;
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +67,10 @@ pub struct Settings {
     pub role: Option<ReplicaRole>,
     /// Other replicas, whose blocks are fetched.
     pub kv_peers: PeerSettings,
+    /// Where it is published which blocks are cached and evicted; `None` publishes nothing.
+    pub kv_events: Option<EventSettings>,
+    /// The topic of these events; `None` names the address and the first served name, in vLLM's form.
+    pub kv_events_topic: Option<String>,
     /// Bytes for the features of pictures.
     pub media_cache_memory: u64,
     /// Most bytes of the files of requests whose media are being decoded, of all together; more are refused with
@@ -195,6 +200,8 @@ impl Default for Settings {
             disk: None,
             role: None,
             kv_peers: PeerSettings::default(),
+            kv_events: None,
+            kv_events_topic: None,
             media_cache_memory: 256 << 20,
             media_files_memory: 512 << 20,
             ffmpeg: None,

@@ -71,6 +71,7 @@ fn start_engine(
     progress: &LoadWatch,
 ) -> Result<LoadedModel, StartError> {
     let text = ModelText::read(&source.files(), settings)?;
+    let settings = &with_topic(settings, source);
     let started = match host {
         EngineHost::InProcess(processors) => {
             start_in_process(source, settings, (processors, progress), text)?
@@ -81,6 +82,14 @@ fn start_engine(
         memory_pressure::watch(pressure, &started.status, &started.commands);
     }
     Ok(LoadedModel::new(started, source, settings))
+}
+
+/// These settings, where KV events have their topic.
+fn with_topic(settings: &Settings, source: &ModelSource) -> Settings {
+    let model = source.served_names().into_iter().next().unwrap_or_default();
+    let topic = settings.kv_events_topic.as_deref();
+    let kv_events = settings.kv_events.as_ref().map(|events| events.with_topic(topic, &model));
+    Settings { kv_events, ..settings.clone() }
 }
 
 fn start_in_process(

@@ -7,6 +7,7 @@ use omnibus_core::CostModel;
 use omnibus_core::statistic::Total::{Count, Seconds};
 use omnibus_core::statistic::{Statistic, add_totals};
 pub use omnibus_core::{STATISTICS as SCHEDULER_STATISTICS, Stats as SchedulerStats};
+use omnibus_kv_events::PublisherStats;
 use omnibus_kv_peer::PeerStats;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,8 @@ pub struct Stats {
     pub disk: DiskStats,
     /// Blocks exchanged with other replicas.
     pub kv_transfer: KvTransferStats,
+    /// KV events.
+    pub kv_events: PublisherStats,
     /// Blocks swapped to host memory and back.
     pub swap: SwapStats,
     /// Grammars of structured output.
@@ -374,6 +377,16 @@ pub const STATISTICS: &[Statistic<Stats>] = &[
         "omnibus_kv_peer_served_bytes_total",
         "bytes of blocks that other replicas read",
         |stats| Count(&mut stats.kv_transfer.served_bytes_total),
+    ),
+    Statistic::total(
+        "omnibus_kv_events_published_total",
+        "KV events given to the socket of --kv-events-endpoint",
+        |stats| Count(&mut stats.kv_events.published_total),
+    ),
+    Statistic::total(
+        "omnibus_kv_events_dropped_total",
+        "KV events that found no room in the queue of --kv-events-endpoint",
+        |stats| Count(&mut stats.kv_events.dropped_total),
     ),
     Statistic::gauge("omnibus_grammar_sequences", "running sequences with a grammar", |stats| {
         stats.grammar.sequences as f64

@@ -15,6 +15,7 @@ mod engine_loop;
 mod faulty_device;
 mod grammars;
 mod hidden;
+mod kv_events;
 mod kv_offload;
 mod media;
 mod memory;
@@ -123,6 +124,7 @@ struct Loaded {
     grammars: grammars::Grammars,
     drafts: Option<Drafts>,
     energy: Option<engine_loop::LoopEnergy>,
+    kv_events: Option<kv_events::KvEvents>,
 }
 
 fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -> Result<Loaded, StartError> {
@@ -192,7 +194,19 @@ fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -
     let smaller_pools = capacity.smaller.into();
     let grammars = grammars::Grammars::new(source, ready.vocab_size, &settings.grammar_limits);
     let drafts = drafts_of(settings, asked)?;
-    Ok(Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars, drafts, energy })
+    let kv_events = kv_events::KvEvents::start(settings, &ready.adapters)?;
+    Ok(Loaded {
+        ready,
+        device,
+        scheduler,
+        offload,
+        prompt_file,
+        smaller_pools,
+        grammars,
+        drafts,
+        energy,
+        kv_events,
+    })
 }
 
 /// The device of the loop: the runner, the ranks of its stage, and the later stages.

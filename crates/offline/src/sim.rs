@@ -30,6 +30,7 @@ pub fn simulate(settings: &Settings, machine: &Machine, arrivals: &[Arrival]) ->
         schedule: settings.schedule,
         tuning: settings.tuning.clone(),
         prefix_cache: settings.prefix_cache,
+        cache_events: omnibus_core::CacheEvents::Ignored,
         session_ttl: (settings.session_ttl_s * 1e6) as omnibus_core::Tick,
         swap: SwapSettings::default(),
     };

@@ -11,6 +11,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("omnibus-mlx-sys", &["omnibus-cpu-kernels"]),
     ("omnibus-mlx", &["omnibus-cpu-kernels", "omnibus-mlx-sys"]),
     ("omnibus-kv", &[]),
+    ("omnibus-kv-events", &[]),
     ("omnibus-kv-peer", &[]),
     ("omnibus-core", &["omnibus-kv"]),
     ("omnibus-draft", &[]),
@@ -28,6 +29,7 @@ const EDGES: &[(&str, &[&str])] = &[
         &[
             "omnibus-mlx",
             "omnibus-kv",
+            "omnibus-kv-events",
             "omnibus-kv-peer",
             "omnibus-core",
             "omnibus-draft",

@@ -12,7 +12,10 @@ struct Keyword {
 const KEYWORDS: &[Keyword] = &[
     Keyword { word: "unsafe", crates: &["cpu-kernels", "mlx-sys", "mlx"] },
     // The engine's handle returns events to async callers.
-    Keyword { word: "async", crates: &["server", "cli", "engine", "hub", "kv-peer", "mcp", "pool"] },
+    Keyword {
+        word: "async",
+        crates: &["server", "cli", "engine", "hub", "kv-events", "kv-peer", "mcp", "pool"],
+    },
 ];
 
 pub fn check(tree: &Tree) -> Vec<Violation> {

@@ -172,6 +172,7 @@ fn every_default_parses_and_every_row_reads_its_own_kind() {
             Kind::List("ORIGIN") => "null".into(),
             Kind::List("SAMPLER") => "top_k".into(),
             Kind::Text("MAC") => "m4-16gb".into(),
+            Kind::Text("ENDPOINT") => "tcp://127.0.0.1:5557".into(),
             Kind::Text("/PREFIX") => "/x".into(),
             Kind::Text("NAME") if setting.name.ends_with("-format") => "none".into(),
             Kind::Text(_) | Kind::List(_) => "x".into(),

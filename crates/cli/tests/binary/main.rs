@@ -20,6 +20,7 @@ mod hosts;
 mod hub;
 mod isolation;
 mod keys;
+mod kv_events;
 mod kv_peers;
 mod launching;
 mod libmlx;

@@ -4,7 +4,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::prefix::{BlockContent, BlockHash};
+use super::events::{CacheEvent, EventLog};
+use crate::prefix::{BlockContent, BlockHash, BlockHashes};
 
 /// Hashes of evicted blocks that are kept, for each block of the pool.
 const LOST_PER_BLOCK: usize = 4;
@@ -22,17 +23,40 @@ pub(crate) struct ContentIndex {
     lost_order: VecDeque<(BlockHash, u64)>,
     lost_max: usize,
     losses: u64,
+    log: EventLog,
 }
 
 impl ContentIndex {
     /// The empty index of a pool.
-    pub(crate) fn new(blocks: usize) -> Self {
+    pub(super) fn new(blocks: usize, log: EventLog) -> Self {
         let (children, parents, lost, lost_order, losses) = Default::default();
-        Self { children, parents, lost, lost_order, lost_max: blocks * LOST_PER_BLOCK, losses }
+        Self { children, parents, lost, lost_order, lost_max: blocks * LOST_PER_BLOCK, losses, log }
     }
 
-    /// A block was cached.
-    pub(crate) fn insert(&mut self, parent: BlockHash, hash: BlockHash, content: BlockContent) {
+    /// The pool was emptied, and has this many blocks.
+    pub(super) fn reset(&mut self, blocks: usize) {
+        self.log.cleared();
+        *self = Self::new(blocks, self.log.clone());
+    }
+
+    /// Block `at` of a sequence was cached under this hash.
+    pub(super) fn cache_block(
+        &mut self,
+        hashes: &BlockHashes,
+        at: usize,
+        (hash, content): (BlockHash, BlockContent),
+    ) {
+        let parent = hashes.parent(at);
+        self.log.stored((hash, (at > 0).then_some(parent)), hashes.adapter(), &content);
+        self.insert(parent, hash, content);
+    }
+
+    /// What was cached and evicted since the last call, oldest first.
+    pub(super) fn take_events(&mut self) -> Vec<CacheEvent> {
+        self.log.take()
+    }
+
+    fn insert(&mut self, parent: BlockHash, hash: BlockHash, content: BlockContent) {
         self.lost.remove(&hash);
         self.parents.insert(hash, parent);
         self.children.insert((parent, hash), content);
@@ -41,7 +65,9 @@ impl ContentIndex {
     /// A block was evicted.
     pub(crate) fn remove(&mut self, hash: BlockHash) {
         let Some(parent) = self.parents.remove(&hash) else { return };
-        self.children.remove(&(parent, hash));
+        if let Some(content) = self.children.remove(&(parent, hash)) {
+            self.log.removed(hash, &content);
+        }
         self.lost.insert(hash, self.losses);
         self.lost_order.push_back((hash, self.losses));
         self.losses += 1;
@@ -81,6 +107,7 @@ impl ContentIndex {
 mod tests {
     use super::*;
     use crate::request::Token;
+    use crate::settings::CacheEvents;
 
     fn content(tokens: &[Token], mm_hashes: &[(usize, u128)]) -> BlockContent {
         BlockContent { tokens: tokens.into(), mm_hashes: mm_hashes.to_vec() }
@@ -97,7 +124,7 @@ mod tests {
 
     #[test]
     fn evicted_blocks_are_remembered_for_a_while() {
-        let mut index = ContentIndex::new(1);
+        let mut index = ContentIndex::new(1, EventLog::new(CacheEvents::Ignored, 1));
         let key = |number| BlockHash(number);
         for number in 1..=5 {
             index.insert(key(0), key(number), content(&[number as Token], &[]));

@@ -16,6 +16,7 @@ use omnibus_kv::BlockId;
 
 use super::Scheduler;
 use crate::cost::Transfer;
+use crate::kv_cache::CacheEvent;
 use crate::plan::{CachedBlock, Plan};
 use crate::prefix::BlockHash;
 use crate::request::{SequenceId, Tick};
@@ -38,6 +39,11 @@ impl Scheduler {
     /// among them.
     pub fn take_newly_cached(&mut self, most: usize) -> Vec<CachedBlock> {
         self.kv_cache.take_newly_cached(most)
+    }
+
+    /// What the prefix cache stored and evicted since the last call, oldest first. Empty unless the settings keep events.
+    pub fn take_cache_events(&mut self) -> Vec<CacheEvent> {
+        self.kv_cache.take_events()
     }
 
     /// For a waiting sequence: the blocks, by group and hash and in order, that are missing for its longest cache hit if

@@ -211,6 +211,7 @@ impl Scenario {
             schedule: Schedule::Fcfs,
             tuning: Tuning::default(),
             prefix_cache: PrefixCache::On,
+            cache_events: crate::settings::CacheEvents::Ignored,
             session_ttl: 60_000_000,
             swap: SwapSettings::default(),
         };
@@ -289,6 +290,7 @@ fn adversarial_settings(rng: &mut Rng) -> Settings {
         schedule: [Schedule::Fair, Schedule::Fcfs, Schedule::Static, Schedule::Split][rng.within(0..=3)],
         tuning: adversarial_tuning(rng),
         prefix_cache: if rng.one_in(6) { PrefixCache::Off } else { PrefixCache::On },
+        cache_events: crate::settings::CacheEvents::Ignored,
         session_ttl: rng.below(30_000),
         swap: SwapSettings::default(),
     }

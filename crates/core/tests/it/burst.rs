@@ -79,6 +79,7 @@ fn play(profile: &Profile, schedule: Schedule, tpot: Option<Tick>, arrivals: Vec
         schedule,
         tuning: Tuning { targets: LatencyTargets { tpot, ttft: None }, ..Tuning::default() },
         prefix_cache: PrefixCache::On,
+        cache_events: omnibus_core::CacheEvents::Ignored,
         session_ttl: 1_000,
         swap: SwapSettings::default(),
     };

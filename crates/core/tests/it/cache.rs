@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 
 use omnibus_core::{
-    Allocation, CacheGroup, CacheMiss, HoldReason, Offload, Outcome, Plan, PreemptionPolicy, PrefixCache,
-    PrefixLookup, Request, Schedule, Scheduler, SequenceId, SequenceOutput, Settings, Stop, SwapSettings,
-    Token, Tuning,
+    Allocation, CacheEvent, CacheEvents, CacheGroup, CacheMiss, HoldReason, Offload, Outcome, Plan,
+    PreemptionPolicy, PrefixCache, PrefixLookup, Request, Schedule, Scheduler, SequenceId, SequenceOutput,
+    Settings, Stop, SwapSettings, Token, Tuning,
 };
 use omnibus_kv::CacheKind;
 
@@ -27,6 +27,7 @@ fn settings(groups: &[(CacheKind, u32)]) -> Settings {
         schedule: Schedule::Fcfs,
         tuning: Tuning::default(),
         prefix_cache: PrefixCache::On,
+        cache_events: omnibus_core::CacheEvents::Ignored,
         session_ttl: 1_000,
         swap: SwapSettings::default(),
     }
@@ -309,4 +310,69 @@ fn an_unused_session_expires() {
     scheduler.submit(1_000, Request::new(prompt(2, 3), 1)).expect("it fits");
     assert_eq!((scheduler.stats().sessions, scheduler.stats().groups[0].pinned), (0, 0));
     scheduler.audit();
+}
+
+/// Applies events to the cached blocks, and checks that each fits.
+fn follow(cached: &mut BTreeSet<u128>, events: Vec<CacheEvent>) {
+    for event in events {
+        match event {
+            CacheEvent::Stored(block) => {
+                assert_eq!(block.tokens.len(), 4, "a partial block is no event");
+                assert!(cached.insert(block.hash), "it is stored once");
+            }
+            CacheEvent::Removed(hash) => assert!(cached.remove(&hash), "it was stored before"),
+            CacheEvent::Cleared => cached.clear(),
+        }
+    }
+}
+
+#[test]
+fn events_give_the_cached_blocks() {
+    let mut scheduler =
+        Scheduler::new(Settings { cache_events: CacheEvents::Kept, ..settings(&[(FULL, 6)]) });
+    let mut cached = BTreeSet::from([0]);
+    for round in 0..40 {
+        let first = round % 7;
+        let prompt: Vec<Token> = (0..9 + round % 6).map(|at| if at < 4 { first } else { at }).collect();
+        let id = scheduler.submit(0, Request::new(prompt, 3)).expect("it fits");
+        let mut hashes = Vec::new();
+        while !scheduler.is_idle() {
+            let (plan, _) = begin(&mut scheduler);
+            hashes = scheduler.block_hashes(id);
+            commit(&mut scheduler, &plan);
+            follow(&mut cached, scheduler.take_cache_events());
+        }
+        for hash in hashes {
+            let found = scheduler.find_cached_block(0, hash).is_some();
+            assert_eq!(cached.contains(&hash), found, "{hash:x} in round {round}");
+        }
+    }
+    assert!(cached.len() > 2 && cached.len() <= 6, "some were evicted: {cached:?}");
+    scheduler.fail_steps();
+    follow(&mut cached, scheduler.take_cache_events());
+    assert_eq!(cached, BTreeSet::new());
+}
+
+#[test]
+fn a_stored_block_names_the_one_before_it() {
+    let mut scheduler =
+        Scheduler::new(Settings { cache_events: CacheEvents::Kept, ..settings(&[(FULL, 8)]) });
+    assert_eq!(scheduler.take_cache_events(), [CacheEvent::Cleared], "the cache is empty at first");
+    ask(&mut scheduler, Request { adapter: 5, ..Request::new((0..8).collect(), 1) });
+    let events = scheduler.take_cache_events();
+    let stored: Vec<_> = events
+        .iter()
+        .map(|event| match event {
+            CacheEvent::Stored(block) => (block.parent, block.tokens.clone(), block.adapter),
+            CacheEvent::Removed(_) | CacheEvent::Cleared => unreachable!("nothing was evicted: {event:?}"),
+        })
+        .collect();
+    let first = match &events[..] {
+        [CacheEvent::Stored(block), ..] => Some(block.hash),
+        _ => None,
+    };
+    assert_eq!(stored, [(None, vec![0, 1, 2, 3], 5), (first, vec![4, 5, 6, 7], 5)]);
+    let mut silent = Scheduler::new(settings(&[(FULL, 8)]));
+    ask(&mut silent, Request::new((0..8).collect(), 1));
+    assert_eq!(silent.take_cache_events(), []);
 }

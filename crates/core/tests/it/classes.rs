@@ -23,6 +23,7 @@ fn settings() -> Settings {
         schedule: Schedule::Fair,
         tuning: Tuning::default(),
         prefix_cache: PrefixCache::Off,
+        cache_events: omnibus_core::CacheEvents::Ignored,
         session_ttl: 1_000,
         swap: SwapSettings::default(),
     }

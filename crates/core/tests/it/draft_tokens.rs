@@ -22,6 +22,7 @@ fn settings(groups: &[(CacheKind, u32)]) -> Settings {
         schedule: Schedule::Fcfs,
         tuning: Tuning::default(),
         prefix_cache: PrefixCache::On,
+        cache_events: omnibus_core::CacheEvents::Ignored,
         session_ttl: 1_000,
         swap: SwapSettings::default(),
     }

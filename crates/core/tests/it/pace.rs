@@ -30,6 +30,7 @@ fn scenario(schedule: Schedule, targets: LatencyTargets, arrivals: Vec<Arrival>)
         schedule,
         tuning: Tuning { targets, ..Tuning::default() },
         prefix_cache: PrefixCache::On,
+        cache_events: omnibus_core::CacheEvents::Ignored,
         session_ttl: 1_000,
         swap: SwapSettings::default(),
     };

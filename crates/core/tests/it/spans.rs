@@ -23,6 +23,7 @@ fn settings(schedule: Schedule, groups: &[(CacheKind, u32)]) -> Settings {
         schedule,
         tuning: Tuning::default(),
         prefix_cache: PrefixCache::On,
+        cache_events: omnibus_core::CacheEvents::Ignored,
         session_ttl: 1_000,
         swap: SwapSettings::default(),
     }

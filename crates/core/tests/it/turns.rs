@@ -25,6 +25,7 @@ fn settings(schedule: Schedule) -> Settings {
             ..Tuning::default()
         },
         prefix_cache: PrefixCache::Off,
+        cache_events: omnibus_core::CacheEvents::Ignored,
         session_ttl: 1_000,
         swap: SwapSettings::default(),
     }

@@ -15,6 +15,7 @@ use crate::load_progress::LoadWatch;
 use crate::log_span::of_model;
 use crate::message::{Command, CommandSender, JobReport, Ready};
 use crate::process::wire::Start;
+use crate::settings::Settings;
 use crate::status::{EngineStatus, ReplicaStatus};
 
 /// Receives reports and state changes.
@@ -80,7 +81,7 @@ fn start_all(
     for (replica, status) in statuses.into_iter().enumerate() {
         let outputs = (reports.clone(), status, progress.clone());
         let Starting { thread, ready } =
-            begin(isolation.clone(), start.clone(), outputs, (replica, replicas))?;
+            begin(isolation.clone(), start_of_replica(&start, replica), outputs, (replica, replicas))?;
         threads.push(thread);
         match first {
             None => {
@@ -95,6 +96,12 @@ fn start_all(
         loaded(&ready)?;
     }
     first.ok_or_else(|| StartError::new("a model needs one engine process or more"))
+}
+
+/// What starts a replica: each publishes KV events at a port of its own.
+fn start_of_replica(start: &Start, replica: usize) -> Start {
+    let kv_events = start.settings.kv_events.as_ref().map(|events| events.of_replica(replica));
+    Start { settings: Settings { kv_events, ..start.settings.clone() }, ..start.clone() }
 }
 
 fn loaded(ready: &Receiver<Result<Ready, StartError>>) -> Result<Ready, StartError> {

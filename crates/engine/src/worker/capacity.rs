@@ -164,6 +164,10 @@ impl Capacity {
             schedule: settings.schedule,
             tuning: settings.tuning.clone(),
             prefix_cache: if shares { settings.prefix_cache } else { PrefixCache::Off },
+            cache_events: match settings.kv_events {
+                Some(_) => core::CacheEvents::Kept,
+                None => core::CacheEvents::Ignored,
+            },
             session_ttl: (settings.session_ttl_s * 1e6) as core::Tick,
             swap: core::SwapSettings { preemption: settings.preemption, offload: self.offload(settings) },
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use omnibus_engine::ReplicaRole;
+use omnibus_engine::{EventSettings, ReplicaRole};
 
 use super::{SERVE, choose};
 use crate::settings::{Kind, Scope, Setting, choice};
@@ -125,6 +125,34 @@ pub const SETTINGS: &[Setting] = &[
         help: "Seconds that a request waits for an answer of a --kv-peer; then its prompt is computed.",
         set: |config, value| {
             config.engine.kv_peers.timeout = Duration::from_secs_f64(value.number());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "kv-events-endpoint",
+        short: None,
+        kind: Kind::Text("ENDPOINT"),
+        default: "",
+        section: "Engine",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Where ZeroMQ subscribers get which KV blocks are cached and evicted, with the tokens of all prompts, in vLLM's schema: tcp://127.0.0.1:5557. Each replica has the next port.",
+        set: |config, value| {
+            config.engine.kv_events = Some(EventSettings::of_endpoint(&value.text())?);
+            Ok(())
+        },
+    },
+    Setting {
+        name: "kv-events-topic",
+        short: None,
+        kind: Kind::Text("TOPIC"),
+        default: "",
+        section: "Engine",
+        commands: SERVE,
+        scope: Scope::Everywhere,
+        help: "Topic of these events. Default: `kv@HOST:PORT@MODEL`, with the first served name.",
+        set: |config, value| {
+            config.engine.kv_events_topic = Some(value.text());
             Ok(())
         },
     },

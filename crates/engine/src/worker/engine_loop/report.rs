@@ -9,6 +9,7 @@ use super::{EngineLoop, LoopEnergy};
 use crate::error::Disconnected;
 use crate::message::{JobReport, JobUpdate, Report, StatsReport, StepStats};
 use crate::stats::{SchedulerStats, Stats};
+use crate::worker::kv_events::KvEvents;
 use crate::worker::kv_offload::KvOffload;
 
 /// Upper bound of the retry estimate.
@@ -121,6 +122,7 @@ impl EngineLoop {
             cost_model: self.scheduler.cost().clone(),
             retry_after_s: seconds(self.scheduler.retry_after()),
             kv_transfer: self.offload.as_ref().map(KvOffload::kv_transfer_stats).unwrap_or_default(),
+            kv_events: self.kv_events.as_ref().map(KvEvents::stats).unwrap_or_default(),
             disk: self.offload.as_ref().map(KvOffload::disk_stats).unwrap_or_default(),
             swap: self.offload.as_ref().map(KvOffload::swap_stats).unwrap_or_default(),
             launches: device.launches,
