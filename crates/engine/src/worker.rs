@@ -85,13 +85,13 @@ pub(crate) fn start(
 ) -> Result<(Ready, JoinHandle<()>), StartError> {
     let (ready_tx, ready_rx) = channel();
     let source = source.with_adapter(own.settings.adapter.as_deref());
-    let body = move || match load(&source, &own) {
+    let body = move || match load_publishing(&source, &own) {
         Err(error) => {
             let _starter_gone = ready_tx.send(Err(error));
         }
-        Ok(loaded) => {
+        Ok((loaded, kv_events)) => {
             let _starter_gone = ready_tx.send(Ok(loaded.ready.clone()));
-            engine_loop::EngineLoop::new(loaded, inbox, report_tx).run();
+            engine_loop::EngineLoop::new(loaded, inbox, report_tx).publishing(kv_events).run();
         }
     };
     let thread = std::thread::Builder::new()
@@ -124,7 +124,13 @@ struct Loaded {
     grammars: grammars::Grammars,
     drafts: Option<Drafts>,
     energy: Option<engine_loop::LoopEnergy>,
-    kv_events: Option<kv_events::KvEvents>,
+}
+
+/// Loads the model, and listens for subscribers of its KV events.
+fn load_publishing(source: &Source, own: &Own) -> Result<(Loaded, Option<kv_events::KvEvents>), StartError> {
+    let loaded = load(source, own)?;
+    let kv_events = kv_events::KvEvents::start(&own.settings, &loaded.ready.adapters)?;
+    Ok((loaded, kv_events))
 }
 
 fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -> Result<Loaded, StartError> {
@@ -194,19 +200,7 @@ fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -
     let smaller_pools = capacity.smaller.into();
     let grammars = grammars::Grammars::new(source, ready.vocab_size, &settings.grammar_limits);
     let drafts = drafts_of(settings, asked)?;
-    let kv_events = kv_events::KvEvents::start(settings, &ready.adapters)?;
-    Ok(Loaded {
-        ready,
-        device,
-        scheduler,
-        offload,
-        prompt_file,
-        smaller_pools,
-        grammars,
-        drafts,
-        energy,
-        kv_events,
-    })
+    Ok(Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars, drafts, energy })
 }
 
 /// The device of the loop: the runner, the ranks of its stage, and the later stages.

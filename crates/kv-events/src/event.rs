@@ -32,7 +32,7 @@ pub struct StoredBlock {
 /// A LoRA adapter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adapter {
-    /// The same number for the same adapter, here and in other servers.
+    /// Its number, which is equal in all servers that have it.
     pub id: u64,
     /// The name that requests use.
     pub name: String,

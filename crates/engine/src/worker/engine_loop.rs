@@ -32,7 +32,6 @@ use super::device_call::StepResult;
 use super::device_client::DeviceClient;
 use super::drafts::Drafts;
 use super::grammars::Grammars;
-use super::kv_events::KvEvents;
 use super::kv_offload::{Idleness, KvOffload};
 use super::memory::BufferCache;
 use super::prompt_file::PromptFile;
@@ -64,8 +63,6 @@ pub(super) struct EngineLoop {
     drafts: Option<Drafts>,
     /// `None` where no sensor counts it.
     energy: Option<LoopEnergy>,
-    /// `None` where they are not published.
-    kv_events: Option<KvEvents>,
     grammars: Grammars,
     buffer_cache: BufferCache,
     /// Whether blocks wait to be copied out while the loop is idle.
@@ -177,7 +174,6 @@ impl EngineLoop {
             grammars,
             drafts,
             energy,
-            kv_events,
         } = loaded;
         Self {
             device,
@@ -187,7 +183,6 @@ impl EngineLoop {
             smaller_pools,
             drafts,
             energy,
-            kv_events,
             grammars,
             buffer_cache: BufferCache::default(),
             pending_offload: PendingOffload::No,
@@ -212,7 +207,6 @@ impl EngineLoop {
 
     /// Runs until stopped, or until the front is gone.
     pub(super) fn run(mut self) {
-        self.publish_kv_events();
         let mut flow = self.publish();
         while flow.is_continue() {
             flow = match omnibus_text::catch_panic(|| self.iterate()) {
@@ -239,7 +233,6 @@ impl EngineLoop {
             self.recover(&error);
         }
         self.unload_retired_adapters();
-        self.publish_kv_events();
         // Clients get their tokens first: copies for the disk take milliseconds.
         self.publish()?;
         match self.copy_out() {
@@ -249,13 +242,6 @@ impl EngineLoop {
                 self.recover(&error);
                 self.publish()
             }
-        }
-    }
-
-    /// Publishes what the prefix cache stored and evicted since the last call.
-    fn publish_kv_events(&mut self) {
-        if let Some(kv_events) = &mut self.kv_events {
-            kv_events.publish(self.scheduler.take_cache_events());
         }
     }
 

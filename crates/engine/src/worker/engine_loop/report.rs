@@ -28,6 +28,8 @@ pub(super) struct LoopStats {
     /// All time that the device spent in dispatching.
     dispatching: Duration,
     sent_at: Option<Instant>,
+    /// `None` where they are not published.
+    kv_events: Option<KvEvents>,
 }
 
 impl LoopStats {
@@ -72,8 +74,17 @@ impl LoopStats {
 }
 
 impl EngineLoop {
-    /// Ends an iteration with a report, if there is anything to report.
+    /// This loop, which publishes what its prefix cache stores and evicts.
+    pub(in crate::worker) fn publishing(mut self, kv_events: Option<KvEvents>) -> Self {
+        self.stats.kv_events = kv_events;
+        self
+    }
+
+    /// Ends an iteration with its KV events, and with a report, if there is anything to report.
     pub(super) fn publish(&mut self) -> ControlFlow<()> {
+        if let Some(kv_events) = &mut self.stats.kv_events {
+            kv_events.publish(self.scheduler.take_cache_events());
+        }
         match self.report() {
             Ok(()) => ControlFlow::Continue(()),
             Err(Disconnected) => ControlFlow::Break(()),
@@ -122,7 +133,7 @@ impl EngineLoop {
             cost_model: self.scheduler.cost().clone(),
             retry_after_s: seconds(self.scheduler.retry_after()),
             kv_transfer: self.offload.as_ref().map(KvOffload::kv_transfer_stats).unwrap_or_default(),
-            kv_events: self.kv_events.as_ref().map(KvEvents::stats).unwrap_or_default(),
+            kv_events: self.stats.kv_events.as_ref().map(KvEvents::stats).unwrap_or_default(),
             disk: self.offload.as_ref().map(KvOffload::disk_stats).unwrap_or_default(),
             swap: self.offload.as_ref().map(KvOffload::swap_stats).unwrap_or_default(),
             launches: device.launches,
