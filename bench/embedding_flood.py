@@ -3,7 +3,7 @@
 
     cargo xtask bench embedding_flood [--tpot-slo-ms 50]
 
-In each round a chat streams alone, and then while clients send requests for vectors without a pause. TPOT is the time of an
+In each round a chat streams alone, and then while clients send texts to embed without a pause. TPOT is the time of an
 answer after its first token, by token.
 """
 
@@ -31,7 +31,7 @@ def chat(server, running, rng):
 
 
 class Flood:
-    """Clients that ask for vectors until the block ends."""
+    """Clients that embed texts until the block ends."""
 
     def __init__(self, server, running):
         self.server, self.running = server, running

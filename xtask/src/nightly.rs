@@ -27,8 +27,13 @@ const STEPS: &[Step] = &[
 ];
 
 /// A fuzz target, and the folders of its first inputs.
-const TARGETS: &[(&str, &[&str])] =
-    &[("jinja", &[]), ("image", &["images"]), ("video", &["video", "images"]), ("sound", &["sound"])];
+const TARGETS: &[(&str, &[&str])] = &[
+    ("jinja", &[]),
+    ("image", &["images"]),
+    ("video", &["video", "images"]),
+    ("sound", &["sound"]),
+    ("gguf", &[]),
+];
 
 /// Largest input of a fuzz target, in bytes.
 const INPUT_MAX: u32 = 65_536;

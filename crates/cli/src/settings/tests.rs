@@ -167,6 +167,7 @@ fn every_default_parses_and_every_row_reads_its_own_kind() {
             Kind::Text("FILE") => "Cargo.toml".into(),
             Kind::Text("PROGRAM") => "sh".into(),
             Kind::List("NAME=URL") => "x=http://x".into(),
+            Kind::List("URL") => "http://x".into(),
             Kind::List("PART") => "spec".into(),
             Kind::List("LOAD") => "closed".into(),
             Kind::List("ORIGIN") => "null".into(),

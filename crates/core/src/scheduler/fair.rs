@@ -249,11 +249,8 @@ impl<'a> Fair<'a> {
             if self.scheduler.sequences.is_preempting() {
                 return;
             }
-            if self.places_left == 0
-                && let Some(last) = self.line.behind(0).pop_last()
-            {
-                builder.preempt(last);
-                self.places_left += 1;
+            if self.places_left == 0 {
+                self.make_places(builder);
             }
             let most = self.most_of_first(builder, first);
             let scheduled = builder
@@ -267,6 +264,16 @@ impl<'a> Fair<'a> {
             let most = self.most_of_first(builder, first);
             builder.within(most, |builder| self.advance(builder, first));
         }
+    }
+
+    /// Preempts the last in line until there is a place. After a step that failed, more may run than there are places for.
+    fn make_places(&mut self, builder: &mut PlanBuilder<'a>) {
+        let beyond = self.line.sequences.len().saturating_sub(self.scheduler.limits().sequences);
+        for _ in 0..=beyond {
+            let Some(last) = self.line.behind(0).pop_last() else { return };
+            builder.preempt(last);
+        }
+        self.places_left = 1;
     }
 
     /// The most tokens of the first in line. Of the waiting sequences, those next in line are looked at.

@@ -266,8 +266,8 @@ impl<'a> World<'a> {
     }
 
     /// Panics if a plan without scheduled sequences follows another one, unless it only ends sequences whose deadline
-    /// passed between the two (blocks may have been transferred meanwhile, which takes time), or unless it preempts for the
-    /// other pool of `split`.
+    /// passed between the two (blocks may have been transferred meanwhile, which takes time), or unless it preempts, and the
+    /// one before only ended sequences or preempted for the other pool of `split`.
     fn check_workless(&mut self, plan: &Plan) {
         let is_workless = plan.scheduled.is_empty();
         let preempts = is_workless && !plan.preempt.is_empty();
@@ -279,9 +279,9 @@ impl<'a> World<'a> {
                 deadline.is_some_and(|deadline| last < deadline && deadline <= plan.at)
             };
             let pools = if self.scenario.settings.schedule == Schedule::Split { 2 } else { 1 };
-            let is_for_other_pool = preempts && (2..=pools).contains(&self.preempting_plans);
+            let may_preempt = (1..=pools).contains(&self.preempting_plans);
             assert!(
-                (plan.preempt.is_empty() || is_for_other_pool) && plan.expire.iter().all(passed),
+                (plan.preempt.is_empty() || may_preempt) && plan.expire.iter().all(passed),
                 "a plan that only takes back is followed by one that computes or by waiting: {plan:?}"
             );
         }

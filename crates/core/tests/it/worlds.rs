@@ -51,6 +51,19 @@ fn seed_340090_holds_its_invariants() {
     run(&Scenario::adversarial(340_090));
 }
 
+/// After a step that failed, two sequences more ran than there were places for, and the first in line preempted them in two
+/// plans.
+#[test]
+fn seed_244951_holds_its_invariants() {
+    run(&Scenario::adversarial(244_951));
+}
+
+/// A plan ended sequences whose deadline had passed while a step was in flight, and the next one preempted.
+#[test]
+fn seed_701506_holds_its_invariants() {
+    run(&Scenario::adversarial(701_506));
+}
+
 /// The oldest sequence waited for a block of one group, and a younger one took the last block of another.
 #[test]
 fn seed_513717_holds_its_invariants() {

@@ -107,7 +107,9 @@ impl Pair {
         );
         if requests >= COUNT as usize {
             assert!(drafts.accepted > requests / 4 && drafts.rejected > requests / 4, "{compared:?}");
-            assert!(in_grammars.accepted + in_grammars.rejected > 0 && found_tokens > 0, "{compared:?}");
+            assert!(in_grammars.accepted + in_grammars.rejected > 0, "{compared:?}");
+            // Where memory is short, all blocks that would be found may have been evicted.
+            assert!(found_tokens > 0 || stats.scheduler.preemptions_total > 0, "{compared:?}");
         }
         stats
     }
