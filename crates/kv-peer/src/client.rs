@@ -5,6 +5,7 @@
 
 pub(crate) mod status;
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,7 @@ pub use status::PeerStats;
 use status::{FailureReason, PeerStatus};
 
 /// Which peers there are.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerSettings {
     /// Their servers, `http://host:port`.
     pub urls: Vec<String>,
@@ -26,6 +27,16 @@ pub struct PeerSettings {
     pub key: Option<String>,
     /// How long a lookup or a read may take.
     pub timeout: Duration,
+}
+
+/// Without the key.
+impl fmt::Debug for PeerSettings {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { urls, key, timeout } = self;
+        let key = key.as_ref().map(|_| "…");
+        let mut fields = formatter.debug_struct("PeerSettings");
+        fields.field("urls", urls).field("key", &key).field("timeout", timeout).finish()
+    }
 }
 
 impl Default for PeerSettings {

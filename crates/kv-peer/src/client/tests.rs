@@ -112,3 +112,9 @@ fn a_peer_that_dies_hangs_floods_or_lies_is_a_failure() {
         assert_eq!((reply, stats.failures.invalid_total), (Reply::Found(0, Vec::new()), 1), "{lie:?}");
     }
 }
+
+#[test]
+fn a_key_is_not_printed() {
+    let settings = PeerSettings { key: Some("sk-secret".to_owned()), ..PeerSettings::default() };
+    assert!(!format!("{settings:?}").contains("secret"));
+}
