@@ -86,7 +86,7 @@ fn start_engine(
 
 /// These settings, where KV events have their topic.
 fn with_topic(settings: &Settings, source: &ModelSource) -> Settings {
-    let model = source.served_names().into_iter().next().unwrap_or_default();
+    let model = source.names().into_iter().next().unwrap_or_default();
     let topic = settings.kv_events_topic.as_deref();
     let kv_events = settings.kv_events.as_ref().map(|events| events.with_topic(topic, &model));
     Settings { kv_events, ..settings.clone() }
