@@ -37,10 +37,9 @@ const EXPERTS_OF_MORE_PAIRS: i32 = 256;
 const PAIRS_OF_EXPERT_MAX: i32 = 48;
 /// The most experts of [`expert_rows`].
 const EXPERTS_MAX: i32 = 512;
-/// Up to so many pairs, or one for so many experts, are multiplied one by one. More are sorted by expert first, so that an
-/// expert's weights are read once for all its pairs.
+/// Up to so many pairs are multiplied one by one. More are sorted by expert first, so that an expert's weights are read
+/// once for all its pairs.
 const ONE_BY_ONE_MAX: i32 = 16;
-const EXPERTS_OF_ONE_PAIR: i32 = 4;
 
 /// Of the product by persistent groups: groups, simd groups of each, and tiles of 16 rows of `w` that a simd group multiplies
 /// together. From so many pairs of an expert on, a ring of three units is faster than one of two. Measured on an H200 with 128 experts.
@@ -54,7 +53,7 @@ const FLOW_COLUMNS_MAX: i32 = 4;
 impl ExpertProduct {
     /// Whether pairs must be sorted by expert, see [`expert_rows`].
     pub fn sorts(&self) -> bool {
-        self.pairs > ONE_BY_ONE_MAX.max(self.experts / EXPERTS_OF_ONE_PAIR)
+        self.pairs > ONE_BY_ONE_MAX
     }
 
     /// Tiles of 8 pairs that share a reading of their expert's weights: most experts have no more.
