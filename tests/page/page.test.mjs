@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
@@ -90,7 +91,9 @@ async function option(page, label, value) {
 }
 
 before(async () => {
-  browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
+  // Names below `test` are this machine's for the browser, as a foreign page's name is after DNS rebinding.
+  const names = "--host-resolver-rules=MAP *.test 127.0.0.1";
+  browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox", names] });
 });
 
 after(async () => {
@@ -232,4 +235,36 @@ test("the keyboard is enough", async () => {
   const focused = await page.evaluate(() => document.activeElement.textContent);
   assert.ok(focused.length > 0, "focus went to a control");
   assert.deepEqual(page.wrong, []);
+});
+
+test("a page of an allowed origin gets an answer, one of a foreign origin or with a rebound name does not", async () => {
+  const elsewhere = createServer((_, response) => response.setHeader("content-type", "text/html").end("<title>A page</title>"));
+  await new Promise((listening) => elsewhere.listen(0, "127.0.0.1", listening));
+  const { port } = elsewhere.address();
+  const address = await serve("--allowed-origins", `http://allowed.test:${port}`);
+  /** What a script gets that asks the server at `target` from a page of that host. */
+  const asked = async (host, target) => {
+    const context = await browser.newContext();
+    const page = await context.newPage();
+    await page.goto(`http://${host}:${port}/`);
+    const result = await page.evaluate(async (url) => {
+      const body = JSON.stringify({ messages: [{ role: "user", content: "Hello" }], max_tokens: 4 });
+      const headers = { "content-type": "application/json" };
+      try {
+        return (await (await fetch(url, { method: "POST", headers, body })).json()).object;
+      } catch (error) {
+        return error.name;
+      }
+    }, `${target}/v1/chat/completions`);
+    await context.close();
+    return result;
+  };
+  const rebound = address.replace("127.0.0.1", "rebound.test");
+  assert.equal(await asked("allowed.test", address), "chat.completion");
+  assert.equal(await asked("localhost", address), "chat.completion");
+  assert.equal(await asked("foreign.test", address), "TypeError");
+  assert.equal(await asked("allowed.test", rebound), "TypeError");
+  const page = await browser.newPage();
+  assert.equal((await page.goto(`${rebound}/v1/models`)).status(), 403);
+  elsewhere.close();
 });
