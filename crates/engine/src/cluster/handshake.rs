@@ -33,7 +33,7 @@ impl Secret {
         Ok(Self(bytes))
     }
 
-    /// Reads what [`hex`](Self::hex) gives.
+    /// Reads hexadecimal digits, two for each byte; nothing where they are not.
     pub fn from_hex(text: &str) -> Option<Self> {
         let digits: Option<Vec<u8>> = text.trim().chars().map(|c| Some(c.to_digit(16)? as u8)).collect();
         let digits = digits.filter(|digits| digits.len() == 2 * BYTES)?;
