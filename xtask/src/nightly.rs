@@ -35,6 +35,11 @@ const TARGETS: &[(&str, &[&str])] = &[
     ("gguf", &[]),
 ];
 
+/// Seconds of each fuzz target.
+const FUZZ_S: u32 = 300;
+
+const SOAK_MINUTES: u32 = 15;
+
 /// Largest input of a fuzz target, in bytes.
 const INPUT_MAX: u32 = 65_536;
 
@@ -143,7 +148,7 @@ fn fuzz(scale: &Scale) -> Result<(), String> {
         let mut fuzz = cargo(&["fuzz", "run", target]);
         fuzz.env("RUSTC_BOOTSTRAP", "1").arg(own);
         fuzz.args(inputs.iter().map(|folder| format!("crates/media/tests/fixtures/{folder}")));
-        fuzz.args(["--", &format!("-max_total_time={}", scale.of(1800)), &format!("-max_len={INPUT_MAX}")]);
+        fuzz.args(["--", &format!("-max_total_time={}", scale.of(FUZZ_S)), &format!("-max_len={INPUT_MAX}")]);
         finish(fuzz).map_err(|why| format!("{why}; it needs `cargo install cargo-fuzz`"))?;
     }
     Ok(())
@@ -160,7 +165,7 @@ fn clients(_: &Scale) -> Result<(), String> {
 }
 
 fn soak(scale: &Scale) -> Result<(), String> {
-    scripts::soak(&["--minutes".to_owned(), scale.of(60)])
+    scripts::soak(&["--minutes".to_owned(), scale.of(SOAK_MINUTES)])
 }
 
 #[cfg(test)]
