@@ -46,7 +46,7 @@ pub use conv::Conv;
 pub use copy::Copy;
 pub use element::Float;
 pub use embed::Embed;
-pub use linear::{Activations, Linear, Rows};
+pub use linear::{Activations, Layout, Linear, Rows};
 pub use low_rank::{LowRank, LowRankPart};
 pub use packing::Packing;
 pub use pool::threads;
@@ -57,7 +57,7 @@ pub use shift::Shift;
 pub use simd::{Isa, isa, limit_isa};
 pub use unit::{Unit, has_matrix_unit};
 pub use weighted_sum::WeightedSum;
-pub use weights::Weights;
+pub use weights::{ExpertAddresses, Weights};
 pub use wkv::Wkv;
 
 /// What a primitive computes: everything that is known when the graph is built.

@@ -15,7 +15,7 @@ use super::pool;
 use super::simd::dot::dot_isa;
 use super::simd::{self, Isa, Simd, Work};
 use super::unit::Unit;
-use super::weights::{Source, Stage, Weights};
+use super::weights::{ExpertAddresses, Source, Stage, Weights};
 
 /// What products with quantized weights do with the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,8 @@ pub enum Activations {
 }
 
 /// `x @ w.T + bias`. Inputs: x `[rows, k]`, w `[experts, n, k]`, for affine weights scales and biases
-/// `[experts, n, k / group]`, then with `Rows::Chosen` the expert ids, or the bias `[n]` if there is one. Output
+/// `[experts, n, k / group]`, then with `Rows::Chosen` the expert ids, or the bias `[n]` if there is one. With
+/// `Layout::Table` a table of [`ExpertAddresses`] stands for w, scales and biases. Output
 /// `[results, n]` in x's type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Linear {
@@ -50,7 +51,17 @@ pub enum Rows {
     /// Each row of x once, with the only expert.
     All(usize),
     /// Result `i` is row `i / sharing` of x with expert `ids[i]`; an id that does not exist gives zeros.
-    Chosen { results: usize, sharing: usize, experts: usize },
+    Chosen { results: usize, sharing: usize, experts: usize, layout: Layout },
+}
+
+/// Where the weights of experts are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// One after another.
+    Stacked,
+    /// At the addresses of a table. Results of an expert without words keep what they hold, so that several calls can
+    /// compute some of the experts each.
+    Table,
 }
 
 /// Most rows that are computed together: their packed form should stay in a core's L2 cache.
@@ -117,7 +128,7 @@ impl Linear {
         if let Some(rows) = self.rows_of_matrix_unit() {
             return matrix::Product { source, rows, x, out }.run();
         }
-        let by_expert = self.rows_by_expert(inputs[inputs.len() - 1].cast(), &out);
+        let by_expert = self.rows_by_expert(inputs[inputs.len() - 1].cast(), source.table, &out);
         if let (Weights::Affine { bits: bits @ (4 | 8), group, .. }, Activations::Int8) =
             (self.weights, self.activations)
         {
@@ -188,9 +199,11 @@ impl Linear {
 
     /// Weights of the first expert.
     fn source(&self, inputs: &[*const u8]) -> Source {
-        let affine = matches!(self.weights, Weights::Affine { .. });
+        let in_table = matches!(self.rows, Rows::Chosen { layout: Layout::Table, .. });
+        let affine = !in_table && matches!(self.weights, Weights::Affine { .. });
         Source {
             weights: self.weights,
+            table: if in_table { inputs[1].cast() } else { std::ptr::null() },
             words: inputs[1],
             scales: if affine { inputs[2] } else { std::ptr::null() },
             biases: if affine { inputs[3] } else { std::ptr::null() },
@@ -200,13 +213,20 @@ impl Linear {
     }
 
     /// Rows of x and of the output, for each expert.
-    unsafe fn rows_by_expert(&self, ids: *const i32, out: &Output) -> Vec<Vec<(usize, usize)>> {
+    unsafe fn rows_by_expert(
+        &self,
+        ids: *const i32,
+        table: *const ExpertAddresses,
+        out: &Output,
+    ) -> Vec<Vec<(usize, usize)>> {
         match self.rows {
             Rows::All(rows) => vec![(0..rows).map(|r| (r, r)).collect()],
-            Rows::Chosen { results, sharing, experts } => {
+            Rows::Chosen { results, sharing, experts, .. } => {
                 let mut all = vec![Vec::new(); experts];
                 for i in 0..results {
-                    match all.get_mut(*ids.add(i) as usize) {
+                    let expert = *ids.add(i) as usize;
+                    match all.get_mut(expert) {
+                        Some(_) if !table.is_null() && (*table.add(expert))[0].is_null() => {}
                         Some(rows) => rows.push((i / sharing, i)),
                         None => {
                             let bytes = self.n * self.float.bytes();

@@ -16,10 +16,15 @@ pub enum Weights {
     },
 }
 
+/// Addresses of an expert's words, scales and biases. Without words the expert is not computed.
+pub type ExpertAddresses = [*const u8; 3];
+
 /// Weights of one expert.
 #[derive(Clone, Copy)]
 pub(super) struct Source {
     pub weights: Weights,
+    /// Of every expert, where they do not follow each other; else null.
+    pub table: *const ExpertAddresses,
     pub words: *const u8,
     pub scales: *const u8,
     pub biases: *const u8,
@@ -50,6 +55,10 @@ impl Source {
     }
 
     pub(super) unsafe fn expert(mut self, expert: usize) -> Self {
+        if !self.table.is_null() {
+            [self.words, self.scales, self.biases] = *self.table.add(expert);
+            return self;
+        }
         self.words = self.words.add(expert * self.n * self.stride());
         if let Weights::Affine { group, scales, .. } = self.weights {
             let bytes = expert * self.n * (self.k / group) * scales.bytes();

@@ -112,8 +112,8 @@ pub use settings::{
 pub use speculation::{DraftSource, DraftUsage, Speculation, SpeculationSettings};
 pub use start::{EngineHost, start, start_isolated, start_with, unloaded};
 pub use stats::{
-    DiskStats, GrammarStats, LaunchStats, MediaStats, SCHEDULER_STATISTICS, STATISTICS, SchedulerStats,
-    SessionStats, Stats, SwapStats,
+    DiskStats, ExpertStats, GrammarStats, LaunchStats, MediaStats, SCHEDULER_STATISTICS, STATISTICS,
+    SchedulerStats, SessionStats, Stats, SwapStats,
 };
 pub use supervisor::Isolation;
 pub use token_engine::{TokenEngine, TokenReport, TokenUpdate};

@@ -20,6 +20,8 @@ pub struct MemoryPlan {
     pub limit: Option<MemoryLimit>,
     /// Bytes of the weights, and of the adapters that are loaded with them.
     pub weights_bytes: u64,
+    /// Of the weights, most bytes of resident experts, where the others stay in files.
+    pub expert_bytes: u64,
     /// Bytes kept for adapters that are loaded later.
     pub adapter_bytes: u64,
     /// Bytes of KV blocks and recurrent states.
@@ -69,6 +71,9 @@ impl fmt::Display for MemoryPlan {
         if self.draft_weights_bytes > 0 {
             let [weights, kv] = [self.draft_weights_bytes, self.draft_kv_bytes].map(gigabytes);
             write!(f, "; of these {weights} weights and {kv} KV cache of what drafts")?;
+        }
+        if self.expert_bytes > 0 {
+            write!(f, "; of these weights up to {} experts, read from files", gigabytes(self.expert_bytes))?;
         }
         if self.adapter_bytes > 0 {
             write!(f, ", up to {} adapters", gigabytes(self.adapter_bytes))?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use omnibus_model::Source;
 
 use crate::error::StartError;
-use crate::speculation::SpeculationSettings;
+use crate::settings::Settings;
 
 /// A model's files and its served names.
 #[derive(Debug, Clone)]
@@ -35,11 +35,11 @@ impl ModelSource {
         }
     }
 
-    /// Bytes of its weight files, and of those of what drafts for it.
-    pub fn weight_bytes(&self, speculation: &SpeculationSettings) -> Result<u64, StartError> {
+    /// Bytes of its weights in memory, and of those of what drafts for it.
+    pub fn weight_bytes(&self, settings: &Settings) -> Result<u64, StartError> {
         let files = self.files();
-        let own = files.weight_bytes().map_err(StartError::new)?;
-        Ok(own.saturating_add(speculation.weight_bytes(&files)?))
+        let own = files.resident_bytes(settings.expert_memory).map_err(StartError::new)?;
+        Ok(own.saturating_add(settings.speculation.weight_bytes(&files)?))
     }
 
     /// Served names, at least one.

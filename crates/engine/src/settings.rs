@@ -42,6 +42,9 @@ pub struct Settings {
     pub memory_limit: Option<u64>,
     /// What the system may not page out. Since macOS 15 on Metal only.
     pub wired_limit: WiredLimit,
+    /// Most bytes of experts that are resident while the others stay in the checkpoint's files. `None`: all are resident.
+    /// On a CPU only.
+    pub expert_memory: Option<u64>,
     /// Bytes for keys and values. `None` takes a share of what the machine has.
     pub kv_cache_memory: Option<u64>,
     /// Bytes of host memory for the blocks of preempted sequences, allocated as needed. `None` takes a share of the
@@ -188,6 +191,7 @@ impl Default for Settings {
             tuning: Tuning::default(),
             memory_limit: None,
             wired_limit: WiredLimit::default(),
+            expert_memory: None,
             kv_cache_memory: None,
             swap_space: None,
             preemption: PreemptionPolicy::default(),

@@ -73,6 +73,8 @@ pub struct Stats {
     pub wait_seconds_total: f64,
     /// How a GPU's work is launched; zero on a CPU.
     pub launches: LaunchStats,
+    /// Experts that stay in files; zero without `--expert-memory`.
+    pub experts: ExpertStats,
     /// Estimated seconds until half of the queue has been served. At least one.
     pub retry_after_s: u64,
     /// The learned model of step times.
@@ -98,6 +100,8 @@ impl Stats {
         sum.media.entries += other.media.entries;
         sum.media.bytes += other.media.bytes;
         sum.media.limit_bytes += other.media.limit_bytes;
+        sum.experts.resident_bytes += other.experts.resident_bytes;
+        sum.experts.limit_bytes += other.experts.limit_bytes;
         sum.active_memory_bytes += other.active_memory_bytes;
         sum.peak_memory_bytes += other.peak_memory_bytes;
         sum.cache_memory_bytes += other.cache_memory_bytes;
@@ -134,6 +138,25 @@ pub struct KvTransferStats {
     pub served_bytes_total: u64,
     /// What was fetched of peers, and their state.
     pub fetch: PeerStats,
+}
+
+/// Experts whose weights stay in files. Those named `…_total` only grow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExpertStats {
+    /// Experts of a product whose weights were resident, or being read ahead.
+    pub hits_total: u64,
+    /// Experts of a product that had to be read for it.
+    pub misses_total: u64,
+    /// Experts that were read ahead.
+    pub prefetches_total: u64,
+    /// Of these, those that a product used before they were evicted.
+    pub prefetch_hits_total: u64,
+    /// Bytes read.
+    pub read_bytes_total: u64,
+    /// Bytes of resident experts.
+    pub resident_bytes: u64,
+    /// Most of these.
+    pub limit_bytes: u64,
 }
 
 /// How a GPU's work is launched. Those named `…_total` only grow.
@@ -302,6 +325,37 @@ pub const STATISTICS: &[Statistic<Stats>] = &[
         "kernels and operations of the last decode step; 0 if it was not a CUDA graph",
         |stats| stats.launches.step_launches as f64,
     ),
+    Statistic::total(
+        "omnibus_expert_memory_hits_total",
+        "experts of a product that were resident, with --expert-memory",
+        |stats| Count(&mut stats.experts.hits_total),
+    ),
+    Statistic::total(
+        "omnibus_expert_memory_misses_total",
+        "experts of a product that were read from files, with --expert-memory",
+        |stats| Count(&mut stats.experts.misses_total),
+    ),
+    Statistic::total(
+        "omnibus_expert_memory_prefetches_total",
+        "experts that were read ahead, with --expert-memory",
+        |stats| Count(&mut stats.experts.prefetches_total),
+    ),
+    Statistic::total(
+        "omnibus_expert_memory_prefetch_hits_total",
+        "experts that were read ahead and used before they were evicted",
+        |stats| Count(&mut stats.experts.prefetch_hits_total),
+    ),
+    Statistic::total(
+        "omnibus_expert_memory_read_bytes_total",
+        "bytes of experts read from files, or from the system's page cache",
+        |stats| Count(&mut stats.experts.read_bytes_total),
+    ),
+    Statistic::gauge("omnibus_expert_memory_resident_bytes", "bytes of resident experts", |stats| {
+        stats.experts.resident_bytes as f64
+    }),
+    Statistic::gauge("omnibus_expert_memory_limit_bytes", "--expert-memory", |stats| {
+        stats.experts.limit_bytes as f64
+    }),
     Statistic::gauge("omnibus_swap_used_bytes", "host memory used by swapped blocks", |stats| {
         stats.swap.used_bytes as f64
     }),

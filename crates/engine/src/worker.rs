@@ -137,7 +137,7 @@ fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -
     choose_device(settings.device)?;
     let config = source.config().map_err(StartError::new)?;
     if settings.cluster.is_none() {
-        MemoryPlan::check_weights(source, &settings.speculation, &DeviceMemory::read(settings.memory_limit))?;
+        MemoryPlan::check_weights(source, settings, &DeviceMemory::read(settings.memory_limit))?;
     }
     // Begins here, so that it has readings before the first request.
     let energy = engine_loop::LoopEnergy::start(
@@ -266,7 +266,7 @@ fn load_model(
     settings: &Settings,
     (part, sender): (ModelPart, Option<&ProgressSender>),
 ) -> Result<Model, StartError> {
-    let total_bytes = source.weight_bytes().unwrap_or_default();
+    let total_bytes = source.resident_bytes(settings.expert_memory.map(|_| 0)).unwrap_or_default();
     let mut reports = 0;
     let mut progress = |bytes: u64| {
         if let Some(send) = sender {
@@ -275,7 +275,7 @@ fn load_model(
         settings.faults.of_load(reports);
         reports += 1;
     };
-    let loading = Loading { part, progress: &mut progress };
+    let loading = Loading { part, progress: &mut progress, expert_memory: settings.expert_memory };
     let mut model = Model::load_part(source, kernels, loading).map_err(StartError::new)?;
     // The first of the tokens of such a prompt depend on the last ones.
     if settings.prompt_cache.is_some() && !model.blueprint().bidirectional_spans(&[0; 2], &[]).is_empty() {

@@ -8,7 +8,7 @@
 
 use mlx_sys as sys;
 use omnibus_cpu_kernels::{
-    self as kernels, Center, Embed, Float, Gated, Gates, Kernel, Linear, Norm, Rows, Weights,
+    self as kernels, Center, Embed, Float, Gated, Gates, Kernel, Layout, Linear, Norm, Rows, Weights,
 };
 use sys::kernels::{Node, kernel_arrays};
 
@@ -24,6 +24,7 @@ mod latent;
 mod low_rank;
 mod recurrent;
 mod route;
+mod stored;
 mod wkv;
 
 pub use adjust::{LogitEntries, adjust_logits};
@@ -37,6 +38,9 @@ pub use omnibus_cpu_kernels::{
 };
 pub use recurrent::{CausalConv, Recurrence, Rule};
 pub use route::{Route, weighted_sum};
+pub use stored::{
+    ExpertMemory, ExpertMemoryStats, FileRange, StoredExperts, StoredFile, StoredFormat, gather_stored,
+};
 pub use wkv::{TokenShift, Wkv};
 
 /// Whether ops of this thread go to the CPU, so that these kernels can stand in for them.
@@ -324,7 +328,12 @@ impl Op<'_> {
             [r, c, last] if (r, c) == (rows, choices) && last as usize == k => 1,
             _ => return Err(self.fail("x is [rows, in] or [rows, chosen, in], as ids and weights say")),
         };
-        let rows_chosen = Rows::Chosen { results: rows as usize * choices as usize, sharing, experts };
+        let rows_chosen = Rows::Chosen {
+            results: rows as usize * choices as usize,
+            sharing,
+            experts,
+            layout: Layout::Stacked,
+        };
         let kernel = Linear {
             weights,
             activations: Activations::Exact,
@@ -392,12 +401,20 @@ struct Output<'a> {
 }
 
 fn one(op: &Op, kernel: Kernel, inputs: &[&Array], shape: &[i32], dtype: Dtype) -> Result<Array> {
-    let made = node(op, kernel, inputs, &[Output { shape, dtype, shares: None }])?;
+    one_of(op, Node::Resident(kernel), inputs, shape, dtype)
+}
+
+fn one_of(op: &Op, node: Node, inputs: &[&Array], shape: &[i32], dtype: Dtype) -> Result<Array> {
+    let made = node_arrays(op, node, inputs, &[Output { shape, dtype, shares: None }])?;
     made.into_iter().next().ok_or_else(|| op.fail("MLX made no array"))
 }
 
 /// The graph node that runs `kernel`, which the caller has checked against the inputs' shapes.
 fn node(op: &Op, kernel: Kernel, inputs: &[&Array], outputs: &[Output]) -> Result<Vec<Array>> {
+    node_arrays(op, Node::Resident(kernel), inputs, outputs)
+}
+
+fn node_arrays(op: &Op, kernel: Node, inputs: &[&Array], outputs: &[Output]) -> Result<Vec<Array>> {
     let (mut shapes, mut ranks) = (Vec::new(), Vec::new());
     for output in outputs {
         shapes.extend_from_slice(output.shape);
@@ -406,6 +423,6 @@ fn node(op: &Op, kernel: Kernel, inputs: &[&Array], outputs: &[Output]) -> Resul
     let dtypes: Vec<u8> = outputs.iter().map(|o| o.dtype as u8).collect();
     let shares: Vec<i32> = outputs.iter().map(|o| o.shares.map_or(-1, |i| i as i32)).collect();
     let inputs = list(inputs.iter().copied())?;
-    let made = kernel_arrays(Box::new(Node(kernel)), &inputs, &shapes, &ranks, &dtypes, &shares);
+    let made = kernel_arrays(Box::new(kernel), &inputs, &shapes, &ranks, &dtypes, &shares);
     Ok(unlist(&*made.map_err(|e| op.fail(e.what()))?))
 }

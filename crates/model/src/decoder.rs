@@ -11,6 +11,7 @@ mod stream;
 
 use std::rc::Rc;
 
+use mlx::cpu::ExpertMemory;
 use mlx::gpu::{KernelOrder, KernelTime, OtherArrays, StepArrays, StepTrace};
 use mlx::{Array, Dtype};
 use omnibus_kv::{FloatType, KvFormat};
@@ -32,7 +33,7 @@ use crate::params::{Param, Params};
 use crate::quantization::Quantization;
 use crate::shard::{ModelPart, Shard};
 use crate::step_graphs::StepGraphs;
-use crate::weights::{LoadError, Source, Store, Weights};
+use crate::weights::{ExpertFiles, LoadError, Source, Store, Weights};
 use crate::{families, kernel_check, kv_format};
 pub use compile_ahead::PassShape;
 pub(crate) use draft_pass::DraftPass;
@@ -78,6 +79,8 @@ pub struct Model {
     step_graphs: Option<StepGraphs>,
     /// Of a rank of several: `head` has its part of the vocabulary.
     shard: Option<Shard>,
+    /// Where experts stay in their files.
+    expert_memory: Option<ExpertMemory>,
 }
 
 /// How a GPU's work is launched. Those named `…_total` only grow.
@@ -100,13 +103,22 @@ pub struct Loading<'a> {
     pub part: ModelPart,
     /// Called with the bytes of weights that are resident so far, after each layer.
     pub progress: &'a mut dyn FnMut(u64),
+    /// Most bytes of experts that are resident while the others stay in their files. `None`: all are resident.
+    pub expert_memory: Option<u64>,
+}
+
+impl<'a> Loading<'a> {
+    /// A part with all its experts.
+    pub fn resident(part: ModelPart, progress: &'a mut dyn FnMut(u64)) -> Self {
+        Self { part, progress, expert_memory: None }
+    }
 }
 
 impl Model {
     /// Reads the config and the weights of a checkpoint, checks one against the other, and makes the
     /// weights resident.
     pub fn load(source: &Source, kernels: Kernels) -> Result<Self, Error> {
-        Self::load_part(source, kernels, Loading { part: ModelPart::default(), progress: &mut |_| () })
+        Self::load_part(source, kernels, Loading::resident(ModelPart::default(), &mut |_| ()))
     }
 
     /// Loads a model likewise, or the part of a rank, and says how far it is.
@@ -119,7 +131,11 @@ impl Model {
             blueprint.rewrites.clear();
         }
         let quantization = Quantization::read(&config).map_err(in_config)?;
-        Self::assemble(blueprint, quantization, source.weights()?, kernels, loading)
+        let experts = match loading.expert_memory {
+            Some(bytes) => Some(ExpertFiles::open(source, &blueprint, (kernels, &loading.part), bytes)?),
+            None => None,
+        };
+        Self::assemble(blueprint, quantization, (source.weights()?, experts), kernels, loading)
     }
 
     /// The network of a blueprint over the tensors of a checkpoint.
@@ -140,18 +156,22 @@ impl Model {
         kernels: Kernels,
         part: ModelPart,
     ) -> Result<Self, Error> {
-        Self::assemble(blueprint, quantization, weights, kernels, Loading { part, progress: &mut |_| () })
+        let progress = &mut |_| ();
+        let loading = Loading::resident(part, progress);
+        Self::assemble(blueprint, quantization, (weights, None), kernels, loading)
     }
 
     fn assemble(
         mut blueprint: Blueprint,
         quantization: Quantization,
-        weights: Weights,
+        (weights, experts): (Weights, Option<ExpertFiles>),
         kernels: Kernels,
-        Loading { part, progress }: Loading<'_>,
+        Loading { part, progress, .. }: Loading<'_>,
     ) -> Result<Self, Error> {
         let shard = part.shard.clone();
-        let mut store = Store::new(&mut blueprint, quantization.clone(), weights, kernels, part)?;
+        let expert_memory = experts.as_ref().map(|experts| experts.memory().clone());
+        let store = Store::new(&mut blueprint, quantization.clone(), weights, kernels, part)?;
+        let mut store = store.with_experts_in(experts);
         let root = blueprint.names.root;
         let embed_path = format!("{root}.{}", blueprint.names.embed);
         let dtype = store.activations();
@@ -210,7 +230,13 @@ impl Model {
             params: store.params().clone(),
             step_graphs,
             shard,
+            expert_memory,
         })
+    }
+
+    /// The memory for experts, where they stay in their files.
+    pub fn expert_memory(&self) -> Option<&ExpertMemory> {
+        self.expert_memory.as_ref()
     }
 
     /// Limits layers with full attention to the first `sink_tokens` positions and the last ones, `tokens` together, so

@@ -40,6 +40,16 @@ impl Manifest {
         self.1.get(name).copied()
     }
 
+    /// Modules with a matrix for each expert.
+    pub(crate) fn expert_modules(&self) -> impl Iterator<Item = &str> {
+        let of_experts = |(name, shape): (&'_ String, &'_ Vec<usize>)| {
+            let by_expert = matches!(self.role(name), Some(TensorRole::ExpertColumn | TensorRole::ExpertRow));
+            by_expert && shape.len() == 3
+        };
+        let names = self.0.iter().filter(move |(name, shape)| of_experts((name, shape)));
+        names.filter_map(|(name, _)| name.strip_suffix(".weight"))
+    }
+
     /// The role of a stored tensor: scales and biases of packed weights have that of their weight.
     pub(crate) fn stored_role(&self, name: &str) -> Option<TensorRole> {
         let packed = || {

@@ -7,6 +7,7 @@
 mod adapter;
 mod check;
 mod deal;
+mod expert_files;
 mod files;
 mod fingerprint;
 mod foreign;
@@ -27,6 +28,7 @@ use thiserror::Error;
 pub(crate) use adapter::{Adapter, LowRank};
 pub use check::Difference;
 pub(crate) use check::{check, infer};
+pub(crate) use expert_files::ExpertFiles;
 pub(crate) use files::MTP_FILE;
 pub use files::Source;
 pub(crate) use fingerprint::adapter_id;
@@ -58,6 +60,8 @@ pub enum LoadError {
     Ranks { ranks: usize, problem: String, sizes: Vec<usize> },
     #[error("cannot cut the model into {stages} stages: {problem}; {}", proposed_stages(sizes))]
     Stages { stages: usize, problem: String, sizes: Vec<usize> },
+    #[error("--expert-memory {0}")]
+    ExpertMemory(String),
     #[error(transparent)]
     Mlx(#[from] mlx::Error),
 }

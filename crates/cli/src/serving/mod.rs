@@ -105,7 +105,7 @@ impl PoolModel {
         let mut bytes = 0;
         if let Some(budget) = budget {
             // One that is broken says so when it is loaded; the others are served.
-            let weights = source.weight_bytes(&settings.speculation).unwrap_or_else(|error| {
+            let weights = source.weight_bytes(&settings).unwrap_or_else(|error| {
                 tracing::warn!("{}: {error}", source.names().join(", "));
                 0
             });

@@ -71,6 +71,14 @@ const LOCAL_ENGINE: &[CommandName] = &[
     CommandName::BenchSpeculation,
     CommandName::BenchEnergy,
 ];
+/// Commands that answer or measure with models that may be larger than memory.
+const LARGE_MODEL: &[CommandName] = &[
+    CommandName::Run,
+    CommandName::Serve,
+    CommandName::Generate,
+    CommandName::Chat,
+    CommandName::BenchEngine,
+];
 /// Commands that merge an adapter into a model.
 const ADAPTED: &[CommandName] = &[
     CommandName::Generate,

@@ -79,6 +79,7 @@ impl Case {
         };
         let mut out = vec![f32::NAN; rows.len() * self.n];
         let source = Source {
+            table: std::ptr::null(),
             weights: Weights::Affine { bits: self.bits, group: self.group, scales: float },
             words: self.words.as_ptr().cast(),
             scales,

@@ -35,6 +35,7 @@ fn product(x: &[f32], weights: &[u8], float: Float, [rows, n, k]: [usize; 3]) ->
     let mut out = vec![f32::NAN; rows * n];
     let source = Source {
         weights: Weights::Dense(float),
+        table: std::ptr::null(),
         words: weights.as_ptr(),
         scales: std::ptr::null(),
         biases: std::ptr::null(),

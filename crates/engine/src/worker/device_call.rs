@@ -19,7 +19,7 @@ use super::step_input::StepInput;
 use crate::media::{EncoderPixels, JobMedia, MediaKey};
 use crate::message::{JobUpdate, TokenLogprobs};
 use crate::sampler::SamplingChanges;
-use crate::stats::{LaunchStats, MediaStats};
+use crate::stats::{ExpertStats, LaunchStats, MediaStats};
 
 /// What computes: the model, its KV cache, the sampling state of all sequences, and the features of media.
 pub(super) trait Device {
@@ -201,5 +201,6 @@ pub(super) struct DeviceStats {
     pub(super) dispatching: Duration,
     /// How work is launched.
     pub(super) launches: LaunchStats,
+    pub(super) experts: ExpertStats,
     pub(super) media: MediaStats,
 }

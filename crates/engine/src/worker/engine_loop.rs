@@ -48,6 +48,7 @@ use crate::speculation::DraftUsage;
 use drafts::may_draft;
 pub(super) use energy::LoopEnergy;
 use media_queue::{MediaQueue, SequenceMedia};
+use recovery::failed;
 use report::LoopStats;
 use results::StepTokens;
 
@@ -534,14 +535,17 @@ impl EngineLoop {
         self.reports.push(JobReport { job: active.job.id, update: JobUpdate::Token(token) });
     }
 
-    /// Reports the end of a sequence.
     fn handle_event(&mut self, event: core::Event) {
-        let (sequence, update) = match event {
+        match event {
             // Tokens come with their log-probabilities: see `read_oldest`.
-            core::Event::Token { .. } => return,
-            core::Event::Finished { sequence, reason } => (sequence, finished(reason)),
-            core::Event::Failed { sequence, failure } => (sequence, failed(failure)),
-        };
+            core::Event::Token { .. } => {}
+            core::Event::Finished { sequence, reason } => self.end_job(sequence, finished(reason)),
+            core::Event::Failed { sequence, failure } => self.end_job(sequence, failed(failure)),
+        }
+    }
+
+    /// Reports the end of a sequence.
+    fn end_job(&mut self, sequence: SequenceId, update: JobUpdate) {
         let Some(active) = self.jobs.remove(&sequence) else { return };
         self.media.remove(sequence);
         if let Some(drafts) = &mut self.drafts {
@@ -588,13 +592,4 @@ fn finished(reason: core::FinishReason) -> JobUpdate {
         // The front fills in the limit.
         core::FinishReason::Deadline => JobUpdate::Failed(Failure::Timeout { after_s: 0.0 }),
     }
-}
-
-fn failed(failure: core::Failure) -> JobUpdate {
-    let message = match failure {
-        core::Failure::Sampling => "the model's numbers for this request were not finite",
-        core::Failure::Step => "this request cannot be computed even on its own",
-        core::Failure::Engine => "the engine could not continue this request",
-    };
-    JobUpdate::Failed(Failure::Engine { message: message.to_owned() })
 }

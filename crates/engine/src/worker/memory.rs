@@ -10,7 +10,6 @@ use crate::device_memory::DeviceMemory;
 use crate::error::StartError;
 use crate::memory_plan::{MemoryLimit, MemoryPlan, gigabytes};
 use crate::settings::Settings;
-use crate::speculation::SpeculationSettings;
 
 /// Share of the free host memory for swapped blocks by default.
 const SWAP_SHARE: f64 = 0.1;
@@ -79,13 +78,13 @@ impl MemoryPlan {
     /// for it.
     pub(super) fn check_weights(
         source: &Source,
-        speculation: &SpeculationSettings,
+        settings: &Settings,
         device: &DeviceMemory,
     ) -> Result<(), StartError> {
         let Some(limit) = device.limit() else { return Ok(()) };
         let loaded = mlx::memory::active_memory() as u64;
-        let drafting = speculation.weight_bytes(source)?;
-        let own = source.weight_bytes().map_err(StartError::new)?;
+        let drafting = settings.speculation.weight_bytes(source)?;
+        let own = source.resident_bytes(settings.expert_memory).map_err(StartError::new)?;
         let weights = own.saturating_add(drafting).saturating_add(loaded);
         if weights <= limit.bytes {
             return Ok(());
@@ -118,9 +117,12 @@ impl MemoryPlan {
         let scratch = model.blueprint().scratch_bytes(rows, sampled, model.dtype().size_of());
         let scratch =
             scratch.saturating_add(draft.map_or(0, |draft| draft.states_bytes(model, rows, sampled)));
+        // Their buffers are not MLX's.
+        let experts = model.expert_memory().map_or(0, mlx::cpu::ExpertMemory::planned_bytes);
         Self {
             limit,
-            weights_bytes: mlx::memory::active_memory() as u64,
+            weights_bytes: (mlx::memory::active_memory() as u64).saturating_add(experts),
+            expert_bytes: experts,
             adapter_bytes: settings
                 .adapter_memory
                 .map_or(0, |most| most.saturating_sub(model.adapter_bytes())),

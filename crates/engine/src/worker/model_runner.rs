@@ -405,6 +405,9 @@ impl ModelRunner {
             }
         };
         let prompts = output.prompts.iter().map(PromptOutput::read).collect::<mlx::Result<Vec<_>>>()?;
+        if let Some(why) = self.model.expert_memory().and_then(mlx::cpu::ExpertMemory::take_failure) {
+            return Err(mlx::Error::new(why));
+        }
         Ok(StepResult { sampled, prompts: prompts.concat() })
     }
 

@@ -41,7 +41,7 @@ fn planned(
     mac: &Mac,
 ) -> Result<PlannedMemory, StartError> {
     let device = mac.device(settings.memory_limit);
-    MemoryPlan::check_weights(source, &settings.speculation, &device)?;
+    MemoryPlan::check_weights(source, settings, &device)?;
     let weights_bytes = source.weight_bytes().map_err(StartError::new)?;
     let before = MemoryPlan { weights_bytes, ..MemoryPlan::before_kv(model, None, settings, &device) };
     let plan = Capacity::within(before, &device, (model, None), settings)?.memory;

@@ -8,6 +8,7 @@ mod common;
 mod disk;
 mod energy;
 mod equal_bits;
+mod expert_memory;
 mod hidden_states;
 mod hostile_grammars;
 mod logits;

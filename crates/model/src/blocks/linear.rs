@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
+use mlx::cpu::StoredExperts;
 use mlx::{Array, Dtype};
 
 use super::{AdaptedWeight, HadamardRotation};
-use crate::ops::ChosenExperts;
+use crate::ops::{ChosenExperts, Ops};
 use crate::params::{Held, Param};
 use crate::shard::Shard;
 
@@ -174,34 +175,53 @@ impl Embedding {
 
 /// Linear layers of many experts, weights `[experts, out, in]`.
 pub(crate) struct ExpertLinear {
-    weight: AdaptedWeight,
+    weight: ExpertWeight,
     /// `[experts, out]`
     bias: Option<Param>,
 }
 
+/// The weights of experts.
+enum ExpertWeight {
+    Resident(AdaptedWeight),
+    /// In the checkpoint's files. No adapter changes them.
+    Stored(Ops, StoredExperts),
+}
+
 impl ExpertLinear {
     pub(crate) fn new(weight: AdaptedWeight, bias: Option<Param>) -> Self {
-        Self { weight, bias }
+        Self { weight: ExpertWeight::Resident(weight), bias }
+    }
+
+    /// With weights that are read from files while a product runs.
+    pub(crate) fn stored(ops: Ops, weight: StoredExperts, bias: Option<Param>) -> Self {
+        Self { weight: ExpertWeight::Stored(ops, weight), bias }
     }
 
     /// One layer that computes both outputs, `first` before `second`, if they are stored alike.
     pub(crate) fn join(first: &Self, second: &Self) -> mlx::Result<Option<Self>> {
+        let (ExpertWeight::Resident(own), ExpertWeight::Resident(other)) = (&first.weight, &second.weight)
+        else {
+            return Ok(None);
+        };
         let bias = match (&first.bias, &second.bias) {
             (Some(a), Some(b)) => Some(a.map(|a| mlx::concatenate(&[a, b], -1))?),
             (None, None) => None,
             _ => return Ok(None),
         };
-        let Some(weight) = AdaptedWeight::join(&first.weight, &second.weight)? else { return Ok(None) };
+        let Some(weight) = AdaptedWeight::join(own, other)? else { return Ok(None) };
         // Evaluated at once, so that loading never holds the parts of several layers twice.
         evaluate(&weight, bias.as_ref())?;
-        Ok(Some(Self { weight, bias }))
+        Ok(Some(Self::new(weight, bias)))
     }
 
     /// Each row through the experts chosen for it, see [`Ops::expert_linear`](crate::ops::Ops::expert_linear).
     pub(crate) fn forward(&self, x: &Array, experts: &ChosenExperts) -> mlx::Result<Array> {
-        let product = self.weight.expert_product(x, experts)?;
+        let (ops, product) = match &self.weight {
+            ExpertWeight::Resident(weight) => (weight.ops(), weight.expert_product(x, experts)?),
+            ExpertWeight::Stored(ops, weight) => (ops, ops.stored_expert_linear(x, experts, weight)?),
+        };
         match &self.bias {
-            Some(bias) => self.weight.ops().add_expert_bias(&product, bias, experts),
+            Some(bias) => ops.add_expert_bias(&product, bias, experts),
             None => Ok(product),
         }
     }

@@ -116,6 +116,10 @@ impl KernelSet for CpuKernels {
         }
     }
 
+    fn stored_expert_linear(&self, x: &Array, experts: &ChosenExperts, weight: &cpu::StoredExperts) -> Made {
+        cpu::gather_stored(x, &experts.indices, weight, self.activations).map(Some)
+    }
+
     fn route(
         &self,
         logits: &Array,

@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use mlx::cpu::StoredExperts;
 use mlx::{Array, Dtype, fast};
 
 use super::mlx_ops::{self, HeadProducts};
@@ -220,6 +221,11 @@ operations! {
     /// weight `[experts, out, in]` → `[T, top_k, out]`.
     fn expert_linear(&self, x: &Array, experts: &ChosenExperts, weight: &Weight) -> Array {
         mlx_ops::expert_linear(x, experts, weight)
+    }
+
+    /// [`Self::expert_linear`] with weights that stay in files.
+    fn stored_expert_linear(&self, x: &Array, experts: &ChosenExperts, weight: &StoredExperts) -> Array {
+        Err(mlx::Error::new("experts that stay in files need the CPU's kernels"))
     }
 
     /// The best `top_k` experts of each row by its logits `[T, experts]`, and their weights `[T, top_k]` in float32.

@@ -17,6 +17,11 @@ pub(super) fn problem(file: &Path, problem: String) -> LoadError {
 
 /// Reads the header alone and checks it against the file's length.
 pub(crate) fn check_header(path: &Path) -> Result<(), LoadError> {
+    read_header(path).map(|_| ())
+}
+
+/// The checked header, and where in the file its offsets begin.
+pub(super) fn read_header(path: &Path) -> Result<(Metadata, u64), LoadError> {
     let broken = |why: String| problem(path, format!("not a sound safetensors file: {why}"));
     let mut file = fs::File::open(path).map_err(|error| problem(path, error.to_string()))?;
     let length = file.metadata().map_err(|error| problem(path, error.to_string()))?.len();
@@ -38,5 +43,5 @@ pub(crate) fn check_header(path: &Path) -> Result<(), LoadError> {
             "{found} bytes of tensors where the header promises {data}; download it again"
         )));
     }
-    Ok(())
+    Ok((metadata, 8 + header_length))
 }

@@ -7,6 +7,7 @@ use mlx::{Array, Dtype, QuantMode, Quantized};
 
 use super::check::{Difference, check, infer};
 use super::deal::{Dealt, deal};
+use super::expert_files::ExpertFiles;
 use super::foreign::convert;
 use super::stages::cut_stage;
 use crate::blocks::{
@@ -41,6 +42,8 @@ pub(crate) struct Store {
     shard: Option<Shard>,
     /// Modules whose products the ranks add.
     summed: BTreeSet<String>,
+    /// Where experts stay in their files.
+    expert_files: Option<ExpertFiles>,
 }
 
 impl Store {
@@ -81,6 +84,7 @@ impl Store {
             network,
             shard,
             summed,
+            expert_files: None,
         })
     }
 
@@ -107,7 +111,13 @@ impl Store {
             network: None,
             shard: None,
             summed: BTreeSet::new(),
+            expert_files: None,
         }
+    }
+
+    /// This store with experts that stay in their files.
+    pub(crate) fn with_experts_in(self, expert_files: Option<ExpertFiles>) -> Self {
+        Self { expert_files, ..self }
     }
 
     /// The network with the layers of all stages, of one of several. There is one once.
@@ -164,6 +174,13 @@ impl Store {
 
     /// Stacked experts at `path`: dense or packed.
     pub(crate) fn expert_linear(&mut self, path: &str) -> Result<ExpertLinear, LoadError> {
+        if let Some(files) = self.expert_files.clone() {
+            let bias = self.take_any(&format!("{path}.bias"));
+            let bias = bias.map(|bias| self.cast(bias)).transpose()?.map(|bias| self.params.hold(bias));
+            let tensors = ExpertFiles::TENSORS.map(|tensor| self.take_any(&format!("{path}.{tensor}")));
+            let stored = files.stack(path, tensors, self.quantization.at(path))?;
+            return Ok(ExpertLinear::stored(self.ops(), stored, bias));
+        }
         let (weight, bias) = self.weight_and_bias(path)?;
         Ok(ExpertLinear::new(AdaptedWeight::new(self.ops(), weight, &self.adapters, path)?, bias))
     }

@@ -10,6 +10,7 @@ mod docs;
 mod draft_heads;
 mod embedders;
 mod environment;
+mod expert_memory;
 mod golden;
 mod kv_bits;
 mod loading;

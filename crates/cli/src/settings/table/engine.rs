@@ -5,7 +5,7 @@ use omnibus_engine::{
 };
 
 use super::{
-    BATCH_SIZE, CACHE_DIR, GENERATING, LIBRARY, LOADED_ENGINE, LOCAL_ENGINE, MAX, SCHEDULER_BASICS,
+    BATCH_SIZE, CACHE_DIR, GENERATING, LARGE_MODEL, LIBRARY, LOADED_ENGINE, LOCAL_ENGINE, MAX, SCHEDULER_BASICS,
     SCHEDULING, SERVE, TEXT, choose, microseconds,
 };
 use crate::settings::config::EngineIsolation;
@@ -294,6 +294,20 @@ pub const SETTINGS: &[Setting] = &[
                 Value::Choice(word) => (word.apply)(config),
                 bytes => config.engine.wired_limit = WiredLimit::Bytes(bytes.count()),
             }
+            Ok(())
+        },
+    },
+    Setting {
+        name: "expert-memory",
+        short: None,
+        kind: Kind::Bytes,
+        default: "",
+        section: "Engine",
+        commands: LARGE_MODEL,
+        scope: Scope::Everywhere,
+        help: "Most memory for the experts of a mixture; the others stay in the model's files and are read when chosen. On a CPU. Default: all are resident.",
+        set: |config, value| {
+            config.engine.expert_memory = Some(value.count());
             Ok(())
         },
     },

@@ -2,7 +2,7 @@
 
 use std::panic::resume_unwind;
 
-use omnibus_core::{Goal, Scheduler, SequenceId, Settings};
+use omnibus_core::{self as core, Goal, Scheduler, SequenceId, Settings};
 use omnibus_text::Panic;
 
 use super::{ActiveJob, EngineLoop};
@@ -27,7 +27,12 @@ impl EngineLoop {
             return;
         }
         for event in self.scheduler.fail_steps() {
-            self.handle_event(event);
+            match event {
+                core::Event::Failed { sequence, failure: core::Failure::Step } => {
+                    self.end_job(sequence, step_failed(error));
+                }
+                event => self.handle_event(event),
+            }
         }
         // Features are gone, too.
         self.media.hold_all(&mut self.scheduler);
@@ -129,6 +134,21 @@ impl EngineLoop {
         }
         allocated
     }
+}
+
+pub(super) fn failed(failure: core::Failure) -> JobUpdate {
+    let message = match failure {
+        core::Failure::Sampling => "the model's numbers for this request were not finite",
+        core::Failure::Step => "this request cannot be computed even on its own",
+        core::Failure::Engine => "the engine could not continue this request",
+    };
+    JobUpdate::Failed(Failure::Engine { message: message.to_owned() })
+}
+
+/// With the error of the last step.
+fn step_failed(error: &mlx::Error) -> JobUpdate {
+    let message = format!("this request cannot be computed even on its own: {error}");
+    JobUpdate::Failed(Failure::Engine { message })
 }
 
 /// Whether an error says that memory ran out: in MLX's words, in CUDA's or in Metal's.

@@ -137,6 +137,7 @@ impl EngineLoop {
             disk: self.offload.as_ref().map(KvOffload::disk_stats).unwrap_or_default(),
             swap: self.offload.as_ref().map(KvOffload::swap_stats).unwrap_or_default(),
             launches: device.launches,
+            experts: device.experts,
             grammar: self.grammars.stats(),
             media: device.media,
             energy: self.energy.as_ref().map(LoopEnergy::stats).unwrap_or_default(),

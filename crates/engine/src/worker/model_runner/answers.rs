@@ -5,7 +5,7 @@ use omnibus_model::{AdapterId, BlockBytes, KvCache, KvPath, PromptCache};
 
 use super::{Allocation, Computation, ModelRunner, StepOutput};
 use crate::sampler::SamplingChanges;
-use crate::stats::LaunchStats;
+use crate::stats::{ExpertStats, LaunchStats};
 use crate::worker::catch_panic::catch_panic;
 use crate::worker::device_call::{
     Device, DeviceCall, DeviceReply, DeviceStats, GroupBlocks, KvCall, MediaCall, StepResult,
@@ -114,7 +114,17 @@ impl ModelRunner {
 
     fn stats(&self) -> DeviceStats {
         let launches = self.model.launches();
+        let experts = self.model.expert_memory().map(|memory| memory.stats()).unwrap_or_default();
         DeviceStats {
+            experts: ExpertStats {
+                hits_total: experts.hits_total,
+                misses_total: experts.misses_total,
+                prefetches_total: experts.prefetches_total,
+                prefetch_hits_total: experts.prefetch_hits_total,
+                read_bytes_total: experts.read_bytes_total,
+                resident_bytes: experts.resident_bytes,
+                limit_bytes: experts.limit_bytes,
+            },
             dispatching: self.dispatching,
             launches: LaunchStats {
                 compiled_kernels_total: launches.compiled_kernels_total,

@@ -47,6 +47,7 @@ pub(in crate::worker) fn settings_of_a_rank(settings: &Settings) -> Result<Setti
         (on_gpu, "a GPU; use --device cpu"),
         (has_disk, "--cache-dir"),
         (settings.serves_blocks() || settings.fetches_blocks(), "--role or --kv-peer"),
+        (settings.expert_memory.is_some(), "--expert-memory"),
         (settings.prompt_cache.is_some(), "a prompt cache file"),
         (settings.swap_space.is_some_and(|bytes| bytes > 0), "--swap-space above 0"),
         (!settings.adapters.is_empty() || settings.adapter_memory.is_some(), "named adapters"),
