@@ -3,10 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fs::OpenOptions;
+use std::path::Path;
 
 use crate::common::fixture::{directory, engine, request, try_engine};
 use crate::common::{output_tokens, run, wait_for};
-use omnibus_engine::{DeviceChoice, Event, Handle, PrefixCache, Settings};
+use omnibus_engine::{DeviceChoice, Event, ExpertStats, Handle, PrefixCache, Settings};
 
 /// On a CPU, without shortcuts past the experts.
 fn settings(expert_memory: Option<u64>) -> Settings {
@@ -27,24 +28,36 @@ fn failure(engine: &Handle, prompt: usize) -> String {
     panic!("a stream ends with an event")
 }
 
-#[test]
-fn a_batch_with_few_resident_experts_gives_the_output_of_resident_ones() {
-    let directory = directory("qwen3_moe", "expert-memory");
-    let resident = engine(&directory, settings(None));
-    // For three experts, which is what one token chooses.
-    let small = Settings { max_num_batched_tokens: Some(16), ..settings(Some(3 * 3 * 8192)) };
-    let stored = engine(&directory, small);
+/// One expert's matrix; the model has two layers of three matrices for eight experts.
+const MATRIX_BYTES: u64 = 8192;
+
+/// The counters after a batch whose output is that of resident experts.
+#[track_caller]
+fn check(directory: &Path, limit: u64) -> ExpertStats {
+    let resident = engine(directory, settings(None));
+    let small = Settings { max_num_batched_tokens: Some(16), ..settings(Some(limit)) };
+    let stored = engine(directory, small);
     let streams: Vec<_> = (0..4).map(|i| stored.submit(request(i, 20 + 7 * i, 12)).unwrap()).collect();
     let outputs: Vec<_> = streams.into_iter().map(|stream| output_tokens(&wait_for(stream))).collect();
     for (i, output) in outputs.into_iter().enumerate() {
         assert_eq!(output, output_tokens(&run(&resident, request(i, 20 + 7 * i, 12))), "{i}");
     }
+    assert_eq!(resident.stats().experts, ExpertStats::default());
     let experts = stored.stats().experts;
+    assert!(experts.resident_bytes <= limit, "{experts:?}");
+    assert_eq!((experts.limit_bytes, stored.details().unwrap().memory.expert_bytes), (limit, limit));
+    let read = experts.misses_total * MATRIX_BYTES..=(experts.misses_total + experts.prefetches_total) * MATRIX_BYTES;
+    assert!(read.contains(&experts.read_bytes_total), "{experts:?}");
+    experts
+}
+
+#[test]
+fn a_batch_gives_the_output_of_resident_experts() {
+    let directory = directory("qwen3_moe", "expert-memory");
+    // A quarter: the layers evict each other's.
+    assert!(check(&directory, 12 * MATRIX_BYTES).misses_total > 48);
+    let experts = check(&directory, 40 * MATRIX_BYTES);
     assert!(experts.misses_total > 0 && experts.hits_total > 0, "{experts:?}");
-    assert!(experts.read_bytes_total >= experts.misses_total, "{experts:?}");
-    assert!(experts.resident_bytes <= experts.limit_bytes, "{experts:?}");
-    assert_eq!(experts.limit_bytes, stored.details().unwrap().memory.expert_bytes);
-    assert_eq!(resident.stats().experts, omnibus_engine::ExpertStats::default());
 }
 
 #[test]
