@@ -70,6 +70,11 @@ impl BlockHashes {
         self.adapter
     }
 
+    /// True if tokens, salt and adapter are all that the hashes depend on.
+    pub(crate) fn is_text(&self) -> bool {
+        self.mm_hashes.is_empty()
+    }
+
     /// One for each full block.
     pub(crate) fn all(&self) -> &[BlockHash] {
         &self.hashes

@@ -82,6 +82,8 @@ pub struct Request {
     pub tenant: String,
     /// Requests share cached prefixes only with requests of the same salt and tenant.
     pub cache_salt: Option<String>,
+    /// What its blocks' hashes begin with, in place of tenant and salt: those of the replica that it is computed for.
+    pub cache_namespace: Option<u128>,
     /// The conversation whose blocks are kept until its time to live ends.
     pub session_id: Option<String>,
     /// Time limit in seconds.
@@ -120,6 +122,7 @@ impl Request {
             priority: 0,
             tenant: String::new(),
             cache_salt: None,
+            cache_namespace: None,
             session_id: None,
             timeout_s: None,
         }

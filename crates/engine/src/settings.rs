@@ -261,7 +261,7 @@ impl NamedAdapter {
 pub enum ReplicaRole {
     /// Other replicas read its blocks.
     Prefill,
-    /// It fetches blocks of its peers.
+    /// It fetches blocks of its peers, and has them compute prompts.
     Decode,
     /// Both.
     Both,
@@ -282,6 +282,11 @@ impl Settings {
     pub(crate) fn fetches_blocks(&self) -> bool {
         matches!(self.effective_role(), Some(ReplicaRole::Decode | ReplicaRole::Both))
             && !self.kv_peers.urls.is_empty()
+    }
+
+    /// Whether peers compute prompts.
+    pub(crate) fn delegates_prefill(&self) -> bool {
+        self.role == Some(ReplicaRole::Decode) && self.fetches_blocks()
     }
 }
 

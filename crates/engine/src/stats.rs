@@ -405,6 +405,16 @@ pub const STATISTICS: &[Statistic<Stats>] = &[
         Count(&mut stats.kv_transfer.fetch.fetched_blocks_total)
     }),
     Statistic::total(
+        "omnibus_kv_peer_prefills_total",
+        "prompts that servers of --kv-peer computed",
+        |stats| Count(&mut stats.kv_transfer.fetch.prefills_total),
+    ),
+    Statistic::total(
+        "omnibus_kv_peer_prefill_tokens_total",
+        "tokens of prompts that servers of --kv-peer computed",
+        |stats| Count(&mut stats.kv_transfer.fetch.prefill_tokens_total),
+    ),
+    Statistic::total(
         "omnibus_kv_peer_fetched_bytes_total",
         "bytes of blocks fetched of --kv-peer",
         |stats| Count(&mut stats.kv_transfer.fetch.fetched_bytes_total),

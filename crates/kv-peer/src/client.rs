@@ -1,20 +1,24 @@
 //! The thread that asks peers for blocks.
 //!
-//! Invariant: each request has one reply, in order, and none takes longer than the settings' timeout for each peer. A peer
-//! that fails is left alone for a while, which grows with each failure.
+//! Invariant: each request has one reply, and none takes longer than its timeout for each peer. Lookups and reads are replied
+//! to in their order, one at a time; prompts that peers compute beside them, and beside each other. A peer that fails is left
+//! alone for a while, which grows with each failure.
 
+pub(crate) mod prefill;
 pub(crate) mod status;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::block::{BlockName, Fingerprint};
 use crate::records::{RecordError, Records};
-use crate::wire::{BlockRequest, FoundBlocks, LOOKUP_PATH, NAMES_MAX, READ_PATH};
+use crate::wire::{BlockRequest, FoundBlocks, LOOKUP_PATH, NAMES_MAX, PrefillAnswer, READ_PATH};
+use prefill::RemotePrefill;
 pub use status::PeerStats;
 use status::{FailureReason, PeerStatus};
 
@@ -61,6 +65,8 @@ pub enum Request {
     Lookup(Vec<BlockName>),
     /// Blocks of one peer, by its place in [`PeerSettings::urls`].
     Read(usize, Vec<BlockName>),
+    /// The blocks of a prompt, to be computed by a peer and read later.
+    Prefill(RemotePrefill),
 }
 
 /// What a peer replied.
@@ -70,6 +76,8 @@ pub enum Reply {
     Found(usize, Vec<BlockName>),
     /// Blocks as far as they came whole and valid, and how long they took.
     Blocks(Vec<(BlockName, Vec<u8>)>, Duration),
+    /// [`RemotePrefill::id`], and what the peer computed and how long that took; nothing where it failed.
+    Prefilled(u64, Option<(PrefillAnswer, Duration)>),
 }
 
 /// The thread and its peers. Dropping it ends the thread after the request that runs.
@@ -83,7 +91,7 @@ impl Peers {
     pub fn start(
         settings: PeerSettings,
         shape: BlockShape,
-        on_reply: impl FnMut(Reply) + Send + 'static,
+        on_reply: impl Fn(Reply) + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let http = http_client(&settings).map_err(std::io::Error::other)?;
@@ -91,8 +99,9 @@ impl Peers {
         let statuses = Arc::new(Mutex::new(statuses));
         let (requests, inbox) = unbounded_channel();
         let client = Client { settings, shape, http, statuses: Arc::clone(&statuses) };
+        let (client, on_reply) = (Arc::new(client), Arc::new(on_reply));
         let thread = std::thread::Builder::new().name("omnibus-kv-peer".to_owned());
-        thread.spawn(move || runtime.block_on(client.run(inbox, on_reply)))?;
+        thread.spawn(move || runtime.block_on(run(client, inbox, on_reply)))?;
         Ok(Self { requests, statuses })
     }
 
@@ -136,17 +145,24 @@ struct Client {
 /// Why a request failed, and in words.
 struct Failed(FailureReason, String);
 
-impl Client {
-    async fn run(self, mut inbox: UnboundedReceiver<Request>, mut on_reply: impl FnMut(Reply)) {
-        while let Some(request) = inbox.recv().await {
-            let reply = match request {
-                Request::Lookup(names) => self.lookup(names).await,
-                Request::Read(peer, names) => self.read(peer, names).await,
-            };
-            on_reply(reply);
+async fn run(
+    client: Arc<Client>,
+    mut inbox: UnboundedReceiver<Request>,
+    on_reply: Arc<impl Fn(Reply) + Send + Sync + 'static>,
+) {
+    while let Some(request) = inbox.recv().await {
+        match request {
+            Request::Lookup(names) => on_reply(client.lookup(names).await),
+            Request::Read(peer, names) => on_reply(client.read(peer, names).await),
+            Request::Prefill(prefill) => {
+                let (client, on_reply) = (Arc::clone(&client), Arc::clone(&on_reply));
+                tokio::spawn(async move { on_reply(client.prefill(prefill).await) });
+            }
         }
     }
+}
 
+impl Client {
     /// Asks the peers one after the other, until one has all.
     async fn lookup(&self, mut names: Vec<BlockName>) -> Reply {
         names.truncate(NAMES_MAX);
@@ -171,23 +187,14 @@ impl Client {
     }
 
     async fn lookup_at(&self, url: &str, names: &[BlockName]) -> Result<Vec<BlockName>, Failed> {
-        let mut response = self.post(url, LOOKUP_PATH, names).await?;
+        let response = self.post(url, LOOKUP_PATH, names).await?;
         // Each place takes six bytes at most, and the object around them little.
-        let most = 64 + 6 * names.len();
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| Failed::of(&error))? {
-            if body.len() + chunk.len() > most {
-                return Err(Failed(FailureReason::Invalid, format!("its answer has more than {most} bytes")));
-            }
-            body.extend_from_slice(&chunk);
-        }
-        let wrong = |why: String| Failed(FailureReason::Invalid, format!("its answer is wrong: {why}"));
-        let answer: FoundBlocks = serde_json::from_slice(&body).map_err(|error| wrong(error.to_string()))?;
+        let answer: FoundBlocks = answer(response, 64 + 6 * names.len()).await?;
         if !answer.found.is_sorted_by(|one, next| one < next) {
-            return Err(wrong("places do not rise".to_owned()));
+            return Err(wrong("places do not rise"));
         }
         let found = answer.found.iter().map(|at| names.get(*at).copied());
-        found.collect::<Option<_>>().ok_or_else(|| wrong("a place is beyond the list".to_owned()))
+        found.collect::<Option<_>>().ok_or_else(|| wrong("a place is beyond the list"))
     }
 
     /// Reads blocks. What came before a failure is of use.
@@ -225,7 +232,18 @@ impl Client {
 
     async fn post(&self, url: &str, path: &str, names: &[BlockName]) -> Result<reqwest::Response, Failed> {
         let body = BlockRequest::new(&self.shape.fingerprint, names);
-        let request = self.http.post(format!("{}{path}", url.trim_end_matches('/'))).json(&body);
+        self.send(url, path, &body, self.settings.timeout).await
+    }
+
+    async fn send(
+        &self,
+        url: &str,
+        path: &str,
+        body: &impl Serialize,
+        timeout: Duration,
+    ) -> Result<reqwest::Response, Failed> {
+        let request =
+            self.http.post(format!("{}{path}", url.trim_end_matches('/'))).json(body).timeout(timeout);
         let request = match &self.settings.key {
             Some(key) => request.bearer_auth(key),
             None => request,
@@ -268,6 +286,22 @@ impl Failed {
         }
         Self(FailureReason::Unreachable, format!("the connection failed: {innermost}"))
     }
+}
+
+/// A peer's answer, of so many bytes at most.
+async fn answer<T: DeserializeOwned>(mut response: reqwest::Response, most: usize) -> Result<T, Failed> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| Failed::of(&error))? {
+        if body.len() + chunk.len() > most {
+            return Err(Failed(FailureReason::Invalid, format!("its answer has more than {most} bytes")));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    serde_json::from_slice(&body).map_err(|error| wrong(error.to_string()))
+}
+
+fn wrong(why: impl fmt::Display) -> Failed {
+    Failed(FailureReason::Invalid, format!("its answer is wrong: {why}"))
 }
 
 fn lock(statuses: &Mutex<Vec<PeerStatus>>) -> std::sync::MutexGuard<'_, Vec<PeerStatus>> {

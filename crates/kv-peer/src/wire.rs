@@ -1,4 +1,4 @@
-//! The body of a request for blocks, and the answer to a lookup.
+//! The bodies of requests for blocks and of a prompt to compute, and their answers.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,6 +8,8 @@ use crate::block::{BlockName, Fingerprint};
 pub const LOOKUP_PATH: &str = "/v1/kv/lookup";
 /// The route that answers with blocks.
 pub const READ_PATH: &str = "/v1/kv/blocks";
+/// The route that computes a prompt, so that its blocks can be read.
+pub const PREFILL_PATH: &str = "/v1/kv/prefill";
 /// Most names in a request.
 pub const NAMES_MAX: usize = 16_384;
 
@@ -25,6 +27,26 @@ pub struct BlockRequest {
 pub struct FoundBlocks {
     /// Places in the request's list of the blocks that the server has, rising.
     pub found: Vec<usize>,
+}
+
+/// A prompt to compute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrefillRequest {
+    /// [`Fingerprint::long`] of the asking server.
+    pub fingerprint: String,
+    /// The tokens of the prompt's full blocks.
+    pub tokens: Vec<u32>,
+    /// What the blocks' hashes begin with besides tokens, as 32 hexadecimal digits.
+    pub cache_salt: String,
+}
+
+/// What was computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrefillAnswer {
+    /// Tokens of the prompt.
+    pub prompt_tokens: usize,
+    /// Those of them that were cached before.
+    pub cached_tokens: usize,
 }
 
 /// What is wrong with a request.

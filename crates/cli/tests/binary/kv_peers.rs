@@ -11,10 +11,14 @@ use super::process::Server;
 
 const PREFILL: [&str; 4] = ["--log", "off", "--role", "prefill"];
 
-/// What a server that fetches of this address answers, and the server.
+/// A server that fetches blocks of this address, and has it compute prompts.
 fn decode_server(peer: SocketAddr, more: &[&str]) -> Server {
+    fetching_server("decode", peer, more)
+}
+
+fn fetching_server(role: &str, peer: SocketAddr, more: &[&str]) -> Server {
     let peer = format!("http://{peer}");
-    let arguments = ["--log", "off", "--role", "decode", "--kv-peer-timeout", "1", "--kv-peer", &peer];
+    let arguments = ["--log", "off", "--role", role, "--kv-peer-timeout", "1", "--kv-peer", &peer];
     Server::start(&[&arguments, more].concat())
 }
 
@@ -105,7 +109,7 @@ fn flood(client: &mut TcpStream, piece: &mut [u8]) -> bool {
 fn a_server_answers_with_the_blocks_of_another() {
     let first = Server::start(&PREFILL);
     let alone = complete(&first, json!({}));
-    let second = decode_server(first.address, &[]);
+    let second = fetching_server("both", first.address, &[]);
     let with_blocks = complete(&second, json!({}));
     assert_eq!(text(&with_blocks), text(&alone));
     assert_eq!(cached(&alone), 0);
@@ -120,6 +124,24 @@ fn a_server_answers_with_the_blocks_of_another() {
     // Another tenant's blocks have other hashes.
     let salted = complete(&second, json!({"cache_salt": "other"}));
     assert_eq!((text(&salted), cached(&salted)), (text(&alone), 0));
+}
+
+/// Only the server that decodes gets the request.
+#[test]
+fn a_server_that_decodes_has_prompts_computed_by_its_peer() {
+    let first = Server::start(&PREFILL);
+    let second = decode_server(first.address, &[]);
+    let answer = complete(&second, json!({}));
+    assert!(cached(&answer) > 200, "{answer}");
+    let fetch = get(second.address, "/v1/status").json()["engine"]["kv_transfer"]["fetch"].clone();
+    assert_eq!(fetch["prefills_total"], 1, "{fetch}");
+    assert!(fetch["prefill_tokens_total"].as_u64() > Some(200), "{fetch}");
+    assert_eq!(text(&answer), text(&complete(&first, json!({}))));
+    // Its tenant's blocks: another salt has its own.
+    let salted = complete(&second, json!({"cache_salt": "other"}));
+    assert_eq!(text(&salted), text(&answer));
+    let metrics = get(first.address, "/metrics").body;
+    assert!(metrics.contains("omnibus_requests_total{api=\"kv_prefill\",outcome=\"stop\""), "{metrics}");
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub enum Transfer {
     DiskRead,
     /// From another replica into host memory.
     PeerRead,
+    /// None: another replica computes a prompt. Its tokens take the place of bytes.
+    PeerPrefill,
 }
 
 /// The cost of each kind of transfer.
@@ -29,6 +31,8 @@ pub struct TransferCosts {
     pub disk_read: TransferCost,
     /// [`Transfer::PeerRead`].
     pub peer_read: TransferCost,
+    /// [`Transfer::PeerPrefill`].
+    pub peer_prefill: TransferCost,
 }
 
 /// `base + byte · bytes`, in microseconds.
@@ -57,6 +61,7 @@ impl TransferCosts {
             Transfer::Onload => &self.onload,
             Transfer::DiskRead => &self.disk_read,
             Transfer::PeerRead => &self.peer_read,
+            Transfer::PeerPrefill => &self.peer_prefill,
         }
     }
 
@@ -77,20 +82,22 @@ impl TransferCosts {
             Transfer::Onload => self.onload.learn(bytes, expected, took),
             Transfer::DiskRead => self.disk_read.learn(bytes, expected, took),
             Transfer::PeerRead => self.peer_read.learn(bytes, expected, took),
+            Transfer::PeerPrefill => self.peer_prefill.learn(bytes, expected, took),
         }
     }
 
     /// A transfer was not made because of its expected time. Without transfers there are no measurements, so the
     /// expectation decays each time, until a transfer is tried and measured again.
     pub(crate) fn doubt(&mut self) {
-        for way in [&mut self.offload, &mut self.onload, &mut self.disk_read, &mut self.peer_read] {
+        let Self { offload, onload, disk_read, peer_read, peer_prefill } = self;
+        for way in [offload, onload, disk_read, peer_read, peer_prefill] {
             (way.base_us, way.byte_us) = (way.base_us * DOUBT, way.byte_us * DOUBT);
         }
     }
 
     /// The recent prediction error: the largest of all kinds.
     pub fn error_ratio(&self) -> f64 {
-        [&self.offload, &self.onload, &self.disk_read, &self.peer_read]
+        [&self.offload, &self.onload, &self.disk_read, &self.peer_read, &self.peer_prefill]
             .into_iter()
             .map(|way| way.error_ratio)
             .fold(0.0, f64::max)

@@ -75,6 +75,11 @@ impl Scheduler {
         }
     }
 
+    /// True while a sequence has no blocks: before it is admitted, and after it was preempted.
+    pub fn is_waiting(&self, id: SequenceId) -> bool {
+        self.sequences.get(id).is_some_and(|sequence| sequence.phase == Phase::Waiting)
+    }
+
     /// True while a sequence is held.
     pub fn is_held(&self, id: SequenceId) -> bool {
         self.sequences.get(id).is_some_and(|sequence| sequence.is_held())
@@ -152,7 +157,7 @@ impl Scheduler {
     }
 
     /// What the prefix cache knows of a waiting sequence, and how many blocks it need not compute if they are cached.
-    fn lookup(&self, id: SequenceId) -> Option<(&SequenceCache, usize)> {
+    pub(super) fn lookup(&self, id: SequenceId) -> Option<(&SequenceCache, usize)> {
         let sequence = self.sequences.get(id).filter(|sequence| sequence.phase == Phase::Waiting)?;
         let most = sequence.reusable_tokens().len() / self.settings.block_size;
         let cache = &sequence.cache;

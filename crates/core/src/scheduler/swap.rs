@@ -116,13 +116,14 @@ impl Swaps {
         self.pending.clear();
     }
 
-    fn bytes_of(&self, group: usize) -> u64 {
+    /// Bytes of a block of a group; 0 where blocks are not offloaded.
+    pub(super) fn bytes_of(&self, group: usize) -> u64 {
         self.block_bytes.get(group).copied().unwrap_or(0)
     }
 }
 
 /// Expected microseconds of computing these positions. Zero without measurements.
-fn recompute_us(cost: &CostModel, positions: &Range<usize>) -> f64 {
+pub(super) fn recompute_us(cost: &CostModel, positions: &Range<usize>) -> f64 {
     match positions.len() {
         0 => 0.0,
         tokens => cost.predict(&StepLoad::prefill(positions.start, tokens)),

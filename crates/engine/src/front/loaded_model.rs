@@ -403,7 +403,8 @@ fn salt(request: &Request, id: JobId) -> u128 {
 }
 
 fn shared_salt(request: &Request) -> u128 {
-    salt_of(&request.tenant, request.cache_salt.as_deref().unwrap_or_default())
+    let own = || salt_of(&request.tenant, request.cache_salt.as_deref().unwrap_or_default());
+    request.cache_namespace.unwrap_or_else(own)
 }
 
 fn salt_of(tenant: &str, cache_salt: &str) -> u128 {

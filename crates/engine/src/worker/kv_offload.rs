@@ -8,6 +8,7 @@ mod disk_tier;
 mod host;
 mod peer_tier;
 mod pending_reads;
+mod remote_prefills;
 mod serving;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -59,6 +59,10 @@ pub struct PeerStats {
     pub fetched_blocks_total: u64,
     /// Bytes of those.
     pub fetched_bytes_total: u64,
+    /// Prompts that peers computed.
+    pub prefills_total: u64,
+    /// Tokens of those.
+    pub prefill_tokens_total: u64,
     /// Requests that failed.
     pub failures: FailureCounts,
     /// Each peer's state.
@@ -87,6 +91,8 @@ pub(crate) struct PeerStatus {
     counts: FailureCounts,
     blocks: u64,
     bytes: u64,
+    prefills: u64,
+    prefill_tokens: u64,
 }
 
 impl PeerStatus {
@@ -99,6 +105,8 @@ impl PeerStatus {
             counts: FailureCounts::default(),
             blocks: 0,
             bytes: 0,
+            prefills: 0,
+            prefill_tokens: 0,
         }
     }
 
@@ -110,6 +118,12 @@ impl PeerStatus {
     pub(crate) fn count(&mut self, blocks: u64, bytes: u64) {
         self.blocks += blocks;
         self.bytes += bytes;
+    }
+
+    /// It computed a prompt of so many tokens.
+    pub(crate) fn count_prefill(&mut self, tokens: u64) {
+        self.prefills += 1;
+        self.prefill_tokens += tokens;
     }
 
     pub(crate) fn succeeded(&mut self) {
@@ -142,6 +156,8 @@ impl PeerStats {
         for peer in peers {
             stats.fetched_blocks_total += peer.blocks;
             stats.fetched_bytes_total += peer.bytes;
+            stats.prefills_total += peer.prefills;
+            stats.prefill_tokens_total += peer.prefill_tokens;
             stats.failures.unreachable_total += peer.counts.unreachable_total;
             stats.failures.timeout_total += peer.counts.timeout_total;
             stats.failures.refused_total += peer.counts.refused_total;

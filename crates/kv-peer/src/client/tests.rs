@@ -118,3 +118,41 @@ fn a_key_is_not_printed() {
     let settings = PeerSettings { key: Some("sk-secret".to_owned()), ..PeerSettings::default() };
     assert!(!format!("{settings:?}").contains("secret"));
 }
+
+/// What a peer with this answer computed of a prompt of three tokens.
+fn prefill(url: String) -> (Option<PrefillAnswer>, PeerStats) {
+    let timeout = Duration::from_millis(300);
+    let order = RemotePrefill { id: 7, peer: 0, tokens: vec![1, 2, 3], cache_salt: 5, timeout };
+    let (reply, stats) = ask(vec![url], Request::Prefill(order));
+    let Reply::Prefilled(7, computed) = reply else { panic!("{reply:?}") };
+    (computed.map(|(answer, _)| answer), stats)
+}
+
+#[test]
+fn a_prompt_is_computed_by_a_peer() {
+    let (computed, stats) = prefill(peer(answer("200 OK", br#"{"prompt_tokens":3,"cached_tokens":1}"#)));
+    assert_eq!(computed, Some(PrefillAnswer { prompt_tokens: 3, cached_tokens: 1 }));
+    assert_eq!((stats.prefills_total, stats.prefill_tokens_total), (1, 3));
+}
+
+#[test]
+fn a_prompt_that_a_peer_does_not_compute_is_a_failure() {
+    for lie in
+        [&br#"{"prompt_tokens":2,"cached_tokens":0}"#[..], br#"{"prompt_tokens":3,"cached_tokens":4}"#, b"{"]
+    {
+        let (computed, stats) = prefill(peer(answer("200 OK", lie)));
+        assert_eq!((computed, stats.failures.invalid_total, stats.prefills_total), (None, 1, 0));
+    }
+    assert_eq!(prefill(peer_that(std::mem::forget)).1.failures.timeout_total, 1);
+    assert_eq!(prefill(peer(answer("404 Not Found", b""))).1.failures.refused_total, 1);
+}
+
+#[test]
+fn prompts_that_begin_alike_go_to_one_peer() {
+    let settings =
+        PeerSettings { urls: vec!["http://a".into(), "http://b".into()], ..PeerSettings::default() };
+    let shape = BlockShape { fingerprint: MODEL, block_bytes: vec![8] };
+    let peers = Peers::start(settings, shape, |_| {}).unwrap();
+    let chosen = |affinity| peers.prefill_peer(affinity);
+    assert_eq!((chosen(4), chosen(5), chosen(4)), (Some(0), Some(1), Some(0)));
+}

@@ -1,4 +1,4 @@
-//! `POST /v1/kv/lookup` and `POST /v1/kv/blocks`: blocks for other replicas.
+//! `POST /v1/kv/lookup`, `/v1/kv/blocks` and `/v1/kv/prefill`: blocks for other replicas.
 //!
 //! Invariant: blocks are sent as they are read, some at a time: a slow client costs the memory of those.
 
@@ -13,17 +13,30 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream;
 use omnibus_engine::{BlockQuery, BlocksRefused};
-use omnibus_kv_peer::FoundBlocks;
+use omnibus_kv_peer::{FoundBlocks, PrefillAnswer};
 
 use crate::app::{App, blocking};
 use crate::error::ApiError;
+use crate::routes::pooling::PoolingCall;
 use crate::wire;
+use crate::wire::kv::Prefill;
 
 /// Which blocks this server has.
 pub async fn lookup(State(app): State<Arc<App>>, request: Request) -> Result<Json<FoundBlocks>, ApiError> {
     let query = query(&app, request).await?;
     let found = blocking(move || app.engine.find_blocks(query)?.map_err(refused)).await?;
     Ok(Json(FoundBlocks { found }))
+}
+
+/// Computes a prompt, whose blocks can be read then.
+pub async fn prefill(State(app): State<Arc<App>>, request: Request) -> Result<Json<PrefillAnswer>, ApiError> {
+    let (call, body) = PoolingCall::open(Arc::clone(&app), request, ("kv_prefill", "kv-")).await?;
+    let wire = Prefill::read(body)?;
+    // Only for a replica that can use the blocks.
+    let replica = BlockQuery { fingerprint: wire.fingerprint, names: Vec::new() };
+    blocking(move || app.engine.find_blocks(replica)?.map_err(refused)).await?;
+    let usage = call.compute(wire.tokens, wire.cache_salt).await?;
+    Ok(Json(PrefillAnswer { prompt_tokens: usage.prompt_tokens, cached_tokens: usage.cached_tokens }))
 }
 
 /// The blocks that this server has, each as a file of the disk cache, one after the other.

@@ -31,6 +31,13 @@ const KV: Body = Body::Fields {
     unknown: Unknown::Refused,
 };
 
+/// The body of a request to compute a prompt for a replica.
+const KV_PREFILL: Body = Body::Fields {
+    tables: &[wire::kv::PREFILL_FIELDS],
+    required: &["fingerprint", "tokens", "cache_salt"],
+    unknown: Unknown::Refused,
+};
+
 /// The routes. Rows of one path are neighbours.
 pub const ROUTES: &[Operation] = &[
     post(
@@ -434,6 +441,9 @@ pub const ROUTES: &[Operation] = &[
     }),
     post("/v1/kv/blocks", "KV blocks for replicas; with --role", KV, || routing::post(kv::blocks))
         .replies(Reply::File),
+    post("/v1/kv/prefill", "Computes a prompt for a replica; with --role", KV_PREFILL, || {
+        routing::post(kv::prefill)
+    }),
     get("/v1/sessions", "Conversations whose blocks are pinned", || routing::get(sessions::list)),
     delete("/v1/sessions/{id}", "Drops a session", || routing::delete(sessions::delete)),
     get("/v1/cache/stats", "Hits and misses of the prefix cache", || routing::get(sessions::cache_stats)),

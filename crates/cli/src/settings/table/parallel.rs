@@ -77,7 +77,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Engine",
         commands: SERVE,
         scope: Scope::Everywhere,
-        help: "What the server does with KV blocks of replicas: `prefill` lets others read its blocks, `decode` fetches those of --kv-peer, `both` does both. Default: `both` with --kv-peer, else none.",
+        help: "What the server does with KV blocks of replicas: `prefill` lets others read its blocks, `decode` fetches those of --kv-peer and has prompts computed there, `both` lets others read its blocks and fetches theirs. Default: `both` with --kv-peer, else none.",
         set: choose,
     },
     Setting {

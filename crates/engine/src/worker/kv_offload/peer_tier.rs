@@ -1,7 +1,7 @@
 //! Blocks of other replicas: which a peer has, and reading those that are worth it.
 //!
 //! Invariant: a sequence waits for a peer while it is in the queue, never longer than the timeout for the lookup and again
-//! for each batch that is read.
+//! for each batch that is read, and once for a prompt that a peer computes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::{Receiver, channel};
@@ -11,6 +11,7 @@ use omnibus_core::{HoldReason, OffloadTier, Scheduler, SequenceId, Tick, Transfe
 use omnibus_kv_peer::{BlockShape, Fingerprint, PeerStats, Peers, Reply, Request};
 
 use super::pending_reads::PendingReads;
+use super::remote_prefills::RemotePrefills;
 use super::{KvOffload, name_of, ticks};
 use crate::disk::BlockName;
 use crate::error::StartError;
@@ -20,9 +21,11 @@ use crate::worker::model_traits::KvLayout;
 
 /// The client of the peers, and its requests in progress.
 pub(super) struct PeerTier {
-    peers: Peers,
+    pub(super) peers: Peers,
     replies: Receiver<Reply>,
     pending: PendingReads,
+    /// Prompts that peers compute; `None` where they compute none for this server.
+    pub(super) prefills: Option<RemotePrefills>,
 }
 
 impl PeerTier {
@@ -40,10 +43,11 @@ impl PeerTier {
             let _receiver_gone = replies_tx.send(reply);
         };
         let shape = BlockShape { fingerprint, block_bytes: layout.block_bytes.clone() };
-        let timeout = ticks(settings.kv_peers.timeout);
+        let timeout = settings.kv_peers.timeout;
+        let prefills = settings.delegates_prefill().then(|| RemotePrefills::new(timeout));
         let peers = Peers::start(settings.kv_peers.clone(), shape, on_reply)
             .map_err(|error| StartError::new(format!("--kv-peer: {error}")))?;
-        Ok(Some(Self { peers, replies, pending: PendingReads::new(timeout) }))
+        Ok(Some(Self { peers, replies, pending: PendingReads::new(ticks(timeout)), prefills }))
     }
 
     /// Sends a request for a sequence, unless no peer may be asked.
@@ -58,10 +62,11 @@ impl PeerTier {
     /// Detaches the requests from their sequences.
     pub(super) fn detach(&mut self) {
         self.pending.detach();
+        self.prefills.iter_mut().for_each(RemotePrefills::detach);
     }
 
     pub(super) fn is_reading(&self) -> bool {
-        self.pending.is_any()
+        self.pending.is_any() || self.prefills.as_ref().is_some_and(RemotePrefills::is_any)
     }
 
     pub(super) fn stats(&self) -> PeerStats {
@@ -102,12 +107,20 @@ impl KvOffload {
         now: Tick,
     ) -> mlx::Result<()> {
         while let Some(reply) = self.peers.as_ref().and_then(|peers| peers.replies.try_recv().ok()) {
+            if let Reply::Prefilled(number, computed) = reply {
+                self.finish_prefill(scheduler, (number, computed), now);
+                continue;
+            }
             let waiting = self.peers.as_mut().and_then(|peers| peers.pending.complete());
             let Some(id) = waiting else { continue };
             match reply {
+                Reply::Prefilled(..) => {}
                 Reply::Found(peer, names) => {
                     scheduler.release_hold(id, HoldReason::Transfer);
-                    self.read_from_peer(scheduler, id, (peer, names.into_iter().collect()), now);
+                    let at_peer: BTreeSet<BlockName> = names.into_iter().collect();
+                    if !self.delegate_prefill(scheduler, id, (peer, &at_peer), now) {
+                        self.read_from_peer(scheduler, id, (peer, at_peer), now);
+                    }
                 }
                 Reply::Blocks(blocks, took) => {
                     let bytes = blocks.iter().map(|(_, bytes)| bytes.len() as u64).sum();
@@ -119,7 +132,8 @@ impl KvOffload {
             }
         }
         let Some(peers) = &mut self.peers else { return Ok(()) };
-        for id in peers.pending.expire(now) {
+        let late = peers.prefills.as_mut().map(|prefills| prefills.expire(now)).unwrap_or_default();
+        for id in peers.pending.expire(now).into_iter().chain(late) {
             scheduler.release_hold(id, HoldReason::Transfer);
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Texts that become vectors, scores and labels.
+//! Requests that generate nothing: texts that become vectors, scores and labels, and prompts that are only computed.
 
 pub mod classify;
 pub mod embed;
@@ -12,7 +12,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
-use omnibus_engine::{Class, Pooled, Pooler, PoolingRequest, RequestOrigin, Scoring, ScoringRequest, Task};
+use futures::StreamExt;
+use omnibus_engine::{
+    Class, Event, Input, Pooled, Pooler, PoolingRequest, RequestOrigin, Scoring, ScoringRequest, Task, Usage,
+};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -30,7 +33,7 @@ const TRUNCATED: HeaderName = HeaderName::from_static("x-omnibus-truncated");
 /// Most texts that the header names.
 const NAMED_MAX: usize = 256;
 
-/// A request whose texts are pooled, or whose replies are scored.
+/// A request whose texts are pooled, whose replies are scored, or whose prompt is computed for another replica.
 pub(super) struct PoolingCall {
     app: Arc<App>,
     key: Arc<Key>,
@@ -161,6 +164,31 @@ impl PoolingCall {
         let scoring = blocking(work).await?.await.map_err(ApiError::from)?;
         self.end(scoring.prompt_tokens, scoring.cached_tokens);
         Ok(scoring)
+    }
+
+    /// Computes a prompt whose blocks' hashes begin with a replica's namespace, and charges the key for it.
+    pub(super) async fn compute(&self, tokens: Vec<u32>, namespace: u128) -> Result<Usage, ApiError> {
+        let request = omnibus_engine::Request {
+            origin: self.origin(),
+            class: self.class,
+            tenant: self.caller.tenant.clone(),
+            max_new_tokens: Some(0),
+            cache_namespace: Some(namespace),
+            ..omnibus_engine::Request::new(&self.caller.response_id, Input::Tokens(tokens))
+        };
+        let app = Arc::clone(&self.app);
+        let mut events = blocking(move || app.engine.submit(request).map_err(ApiError::from)).await?;
+        while let Some(event) = events.next().await {
+            match event {
+                Event::Finished { usage, .. } => {
+                    self.end(usage.prompt_tokens, usage.cached_tokens);
+                    return Ok(usage);
+                }
+                Event::Failed(failure) => return Err(failure.into()),
+                _ => {}
+            }
+        }
+        Err(ApiError::unavailable("the engine has ended"))
     }
 
     /// The served model for a name, where clients choose names of their own. Fails where the key may not use it.
