@@ -169,7 +169,6 @@ impl Model {
         Loading { part, progress, .. }: Loading<'_>,
     ) -> Result<Self, Error> {
         let shard = part.shard.clone();
-        let expert_memory = experts.as_ref().map(|experts| experts.memory().clone());
         let store = Store::new(&mut blueprint, quantization.clone(), weights, kernels, part)?;
         let mut store = store.with_experts_in(experts);
         let root = blueprint.names.root;
@@ -177,9 +176,8 @@ impl Model {
         let dtype = store.activations();
         let embed = blueprint.has_embeddings().then(|| store.embedding(&embed_path)).transpose()?;
         let stage = blueprint.stage;
-        let positions = format!("{root}.{POSITIONS}");
         let learned = blueprint.learned_positions.filter(|_| stage.reads_tokens());
-        let positions = learned.map(|_| store.table(&positions)).transpose()?;
+        let positions = learned.map(|_| store.table(&format!("{root}.{POSITIONS}"))).transpose()?;
         let types = blueprint.token_types.filter(|_| stage.reads_tokens());
         let token_types = types.map(|_| store.table(&format!("{root}.{TOKEN_TYPES}"))).transpose()?;
         let per_layer = blueprint.per_layer_inputs;
@@ -230,7 +228,7 @@ impl Model {
             params: store.params().clone(),
             step_graphs,
             shard,
-            expert_memory,
+            expert_memory: store.expert_memory(),
         })
     }
 

@@ -46,7 +46,8 @@ fn check(directory: &Path, limit: u64) -> ExpertStats {
     let experts = stored.stats().experts;
     assert!(experts.resident_bytes <= limit, "{experts:?}");
     assert_eq!((experts.limit_bytes, stored.details().unwrap().memory.expert_bytes), (limit, limit));
-    let read = experts.misses_total * MATRIX_BYTES..=(experts.misses_total + experts.prefetches_total) * MATRIX_BYTES;
+    let read = experts.misses_total * MATRIX_BYTES
+        ..=(experts.misses_total + experts.prefetches_total) * MATRIX_BYTES;
     assert!(read.contains(&experts.read_bytes_total), "{experts:?}");
     experts
 }
@@ -76,6 +77,7 @@ fn a_file_that_is_cut_fails_requests_and_not_the_server() {
 #[test]
 fn what_is_too_small_for_an_expert_is_refused_at_start() {
     let directory = directory("qwen3_moe", "expert-memory-small");
-    let error = try_engine(&directory, settings(Some(100))).err().expect("it is refused").to_string();
+    let Err(error) = try_engine(&directory, settings(Some(100))) else { panic!("it is refused") };
+    let error = error.to_string();
     assert!(error.contains("--expert-memory is 100 bytes, and one expert of"), "{error}");
 }

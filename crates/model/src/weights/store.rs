@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use mlx::cpu::ExpertMemory;
 use mlx::{Array, Dtype, QuantMode, Quantized};
 
 use super::check::{Difference, check, infer};
@@ -113,6 +114,11 @@ impl Store {
             summed: BTreeSet::new(),
             expert_files: None,
         }
+    }
+
+    /// The memory for experts, where they stay in their files.
+    pub(crate) fn expert_memory(&self) -> Option<ExpertMemory> {
+        self.expert_files.as_ref().map(|files| files.memory().clone())
     }
 
     /// This store with experts that stay in their files.

@@ -5,8 +5,8 @@ use omnibus_engine::{
 };
 
 use super::{
-    BATCH_SIZE, CACHE_DIR, GENERATING, LARGE_MODEL, LIBRARY, LOADED_ENGINE, LOCAL_ENGINE, MAX, SCHEDULER_BASICS,
-    SCHEDULING, SERVE, TEXT, choose, microseconds,
+    BATCH_SIZE, CACHE_DIR, GENERATING, LARGE_MODEL, LIBRARY, LOADED_ENGINE, LOCAL_ENGINE, MAX,
+    SCHEDULER_BASICS, SCHEDULING, SERVE, TEXT, choose, microseconds,
 };
 use crate::settings::config::EngineIsolation;
 use crate::settings::{Kind, Scope, Setting, Value, choice, program};

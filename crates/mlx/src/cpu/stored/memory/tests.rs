@@ -1,3 +1,5 @@
+//! Products with stand-ins for kernels over a file of known bytes.
+
 use std::fs::{self, OpenOptions};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
