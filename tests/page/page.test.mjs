@@ -161,6 +161,98 @@ test("a call of a tool waits for its result", async () => {
   assert.deepEqual(page.wrong, []);
 });
 
+/** A configuration of one MCP server, whose tool `folder` needs an approval. */
+function careful(folder) {
+  const file = join(folder, "mcp.json");
+  const script = process.env.MCP_SERVER;
+  writeFileSync(file, JSON.stringify({ mcpServers: { s: { command: "python3", args: [script] } }, omnibus: { auto: ["s/folder"] } }));
+  return file;
+}
+
+test("a call of a tool waits for an approval, and is made or declined", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "omnibus-page-"));
+  const address = await serve("--mcp-config", careful(folder));
+  const page = await open(address, { viewport: { width: 1200, height: 800 } });
+  // The model has to call the tool; the page does not ask for that.
+  await page.route("**/ui/chat", (route) => {
+    const body = route.request().postDataJSON();
+    if (!body.approvals) body.tool_choice = { type: "function", function: { name: "s__folder" } };
+    route.continue({ postData: JSON.stringify(body) });
+  });
+  await page.goto(`${address}/ui`);
+  await page.locator("details.options summary").click();
+  await page.getByLabel("Tools of the server's MCP servers, which it runs").check();
+  await option(page, "Most tokens", "60");
+  await say(page, "Where am I?");
+  await page.getByText("It wants to call folder of s:").waitFor();
+  await accessible(page);
+  await picture(page, "approval");
+  await page.getByRole("button", { name: "Approve folder" }).click();
+  await page.getByText("The server calls folder of s").waitFor();
+  await finished(page);
+  await page.getByText("You approved folder of s").waitFor();
+  assert.match(await page.locator(".call details pre").first().textContent(), /omnibus-mcp-/);
+  // A declined one is not made.
+  await page.getByRole("button", { name: "New chat" }).click();
+  await page.locator("details.options summary").click();
+  await page.getByLabel("Tools of the server's MCP servers, which it runs").check();
+  await option(page, "Most tokens", "60");
+  await say(page, "And where now?");
+  await page.getByRole("button", { name: "Decline folder" }).click();
+  await finished(page);
+  await page.getByText("You declined folder of s").waitFor();
+  assert.equal(await page.locator(".call").count(), 0);
+  assert.deepEqual(page.wrong, []);
+  rmSync(folder, { recursive: true });
+});
+
+/** A report as `bench report` writes it, with a name that is no HTML. */
+const REPORT = {
+  version: "0.1.0", model: "m", machine: "x", rounds: 2, requests: 4,
+  contenders: [{ name: "omnibus", setup: "--draft auto" }, { name: "no <b>cache</b>", setup: "--prefix-cache off" }],
+  values: [
+    { contender: "omnibus", load: "closed", metric: "ttft_p50", mean: 12.5, half: 1.25 },
+    { contender: "no <b>cache</b>", load: "closed", metric: "ttft_p50", mean: 40, half: null },
+    { contender: "omnibus", load: "closed", metric: "output_throughput", mean: 1234.5, half: 10 },
+  ],
+};
+
+test("a report is opened from a file", async () => {
+  const address = await serve();
+  for (const viewport of [{ width: 1200, height: 800 }, { width: 320, height: 640 }]) {
+    const page = await open(address, { viewport });
+    await page.goto(`${address}/ui/#bench`);
+    const file = (text) => page.getByLabel("report.json of omnibus bench report:")
+      .setInputFiles({ name: "report.json", mimeType: "application/json", buffer: Buffer.from(text) });
+    await file(JSON.stringify(REPORT));
+    await page.getByRole("heading", { name: "closed" }).waitFor();
+    await page.getByRole("cell", { name: "12.5 ± 1.25" }).waitFor();
+    await page.getByRole("columnheader", { name: "no <b>cache</b>" }).waitFor();
+    assert.equal(await page.locator(".tiles circle").count(), 3);
+    await accessible(page);
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    assert.ok(overflow <= 0, `${overflow} pixels too wide at ${viewport.width}`);
+    if (viewport.width > 1000) await picture(page, "bench");
+    for (const wrong of ["{", "[]", '{"contenders":[],"values":[{}]}', '{"contenders":[],"values":[{"contender":"a","load":"b","metric":"c","mean":"d"}]}']) {
+      await file(wrong);
+      await page.getByText("This file is no report").waitFor();
+    }
+    assert.deepEqual(page.wrong, []);
+  }
+});
+
+test("the engine shows steps and power", async () => {
+  const address = await serve("--power-model", "25");
+  const working = work(address);
+  const page = await open(address);
+  await page.goto(`${address}/ui/#engine`);
+  await page.getByRole("heading", { name: "Tokens of a step" }).waitFor();
+  await page.getByText(/25\.0 W \(stated, not measured\)/).waitFor();
+  await accessible(page);
+  await working;
+  assert.deepEqual(page.wrong, []);
+});
+
 /** Some work for the engine; a promise of its end. */
 function work(address) {
   const body = { messages: [{ role: "user", content: "Tell me of the bus." }], max_tokens: 300, ignore_eos: true };
@@ -176,7 +268,7 @@ test("views show the server, in the dark and on a phone", async () => {
     await page.goto(`${address}/ui/#engine`);
     await page.getByRole("heading", { name: "KV blocks" }).waitFor();
     await page.waitForFunction(() => document.querySelectorAll(".spark")[1]?.getAttribute("points").split(" ").length > 4);
-    for (const [view, heading] of [["engine", "Engine"], ["models", "Models"], ["requests", "Requests"], ["settings", "Connect"], ["chat", null]]) {
+    for (const [view, heading] of [["engine", "Engine"], ["models", "Models"], ["requests", "Requests"], ["bench", "Bench"], ["settings", "Connect"], ["chat", null]]) {
       await page.goto(`${address}/ui/#${view}`);
       if (heading) await page.getByRole("heading", { name: heading, exact: true }).waitFor();
       if (["models", "requests", "settings"].includes(view)) await page.locator("table").first().waitFor();

@@ -18,4 +18,5 @@ mkdir -p "$packages"
 cp "$here/package.json" "$packages/"
 cp "$here"/*.mjs "$packages/"
 (cd "$packages" && npm install --silent --no-audit --no-fund)
-BINARY="$binary" CHROMIUM="$chromium" SCREENSHOTS="$screenshots" node --test --test-timeout 120000 "$packages/page.test.mjs"
+MCP_SERVER="$here/../../crates/testing/mcp_servers/scripted.py" \
+    BINARY="$binary" CHROMIUM="$chromium" SCREENSHOTS="$screenshots" node --test --test-timeout 120000 "$packages/page.test.mjs"

@@ -120,6 +120,7 @@ fn mutations(scale: &Scale) -> Result<(), String> {
         ("it", "random_schemas", "OMNIBUS_FUZZ_SCHEMAS", 10_000),
         ("it", "equal_bits", "OMNIBUS_FUZZ_DRAFTS", 2_000),
         ("http", "mutated", "OMNIBUS_FUZZ_REQUESTS", 40_000),
+        ("http", "loops_with_random_faults", "OMNIBUS_FUZZ_LOOPS", 10_000),
         ("mutated_models", "mutated", "OMNIBUS_FUZZ_MODELS", 6_000),
     ];
     for (program, filter, variable, count) in counts {

@@ -12,6 +12,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::approval::Rule;
 use crate::environment;
 use crate::error::ConfigError;
 use crate::place::ServerConfig;
@@ -28,6 +29,8 @@ pub struct Config {
     pub limits: LoopLimits,
     /// The tools that a chat request with `"tools": "auto"` gets.
     pub auto: Vec<Selector>,
+    /// The tool that searches the web, where a request has the search of its API.
+    pub web_search: Option<SearchTool>,
     /// How long an approval is waited for.
     pub approval_timeout: Duration,
     /// The file of pinned definitions.
@@ -85,6 +88,34 @@ impl Selector {
     }
 }
 
+/// A tool that searches the web, which needs no approval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SearchTool {
+    /// The server.
+    pub server: String,
+    /// The tool.
+    pub tool: String,
+}
+
+impl SearchTool {
+    /// Reads `server/tool`.
+    fn read(text: &str, servers: &BTreeMap<String, ServerConfig>) -> Result<Self, String> {
+        let at = "`omnibus.webSearch`";
+        let Some((server, tool)) = text.split_once('/') else {
+            return Err(format!("{at} must be a tool, as `server/tool`, not `{text}`"));
+        };
+        let Some(config) = servers.get(server) else {
+            return Err(format!("{at} names the server `{server}`, which is not configured or disabled"));
+        };
+        if config.approval.rule(tool) == Rule::Always {
+            return Err(format!(
+                "{at} names `{text}`, whose calls need an approval; add `\"approval\": {{\"never\": [\"{tool}\"]}}` to the server"
+            ));
+        }
+        Ok(Self { server: server.to_owned(), tool: tool.to_owned() })
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 struct Own {
@@ -95,6 +126,7 @@ struct Own {
     max_total_tokens: usize,
     approval_timeout: f64,
     auto: Vec<String>,
+    web_search: Option<String>,
     pins: Option<PathBuf>,
 }
 
@@ -109,6 +141,7 @@ impl Default for Own {
             max_total_tokens: limits.tokens,
             approval_timeout: 600.0,
             auto: Vec::new(),
+            web_search: None,
             pins: None,
         }
     }
@@ -185,8 +218,10 @@ impl Own {
         if let Some((field, _)) = counts.iter().find(|(_, count)| *count == 0) {
             return Err(format!("`omnibus.{field}` must be at least 1"));
         }
+        let web_search = self.web_search.as_deref().map(|text| SearchTool::read(text, &servers));
         let config = Config {
             servers,
+            web_search: web_search.transpose()?,
             limits: LoopLimits {
                 rounds: self.max_rounds,
                 calls: self.max_tool_calls,

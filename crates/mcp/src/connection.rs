@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::approval::Rule;
 use crate::arguments::Arguments;
+use crate::bounded_client::BoundedClient;
 use crate::definition::Definition;
 use crate::error::CallError;
 use crate::guard::LINE_BYTES_MAX;
@@ -95,6 +96,11 @@ impl Connection {
                 }
             }
             Place::Http { url, headers } => {
+                let client = BoundedClient {
+                    inner: client.clone(),
+                    call: config.timeout,
+                    other: config.start_timeout,
+                };
                 let transport = transport(url, headers, client)?;
                 let service = handler.serve_with_lifecycle(transport, lifecycle).await;
                 let service = service.map_err(|error| reason(&chain(&error), &secrets))?;
@@ -147,8 +153,8 @@ impl Connection {
 fn transport(
     url: &str,
     headers: &std::collections::BTreeMap<String, String>,
-    client: &reqwest::Client,
-) -> Result<StreamableHttpClientTransport<reqwest::Client>, String> {
+    client: BoundedClient,
+) -> Result<StreamableHttpClientTransport<BoundedClient>, String> {
     let header = |(name, value): (&String, &String)| {
         let wrong = || format!("`headers.{name}` is not a header");
         let name = HeaderName::try_from(name).map_err(|_| wrong())?;
@@ -162,7 +168,7 @@ fn transport(
         .max_sse_event_size(LINE_BYTES_MAX)
         .max_json_response_size(LINE_BYTES_MAX)
         .reinit_on_expired_session(true);
-    Ok(StreamableHttpClientTransport::with_client(client.clone(), config))
+    Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
 /// An error with its causes.

@@ -8,6 +8,7 @@
 mod approval;
 mod arguments;
 mod backoff;
+mod bounded_client;
 mod config;
 mod connection;
 mod definition;
@@ -28,10 +29,11 @@ mod servers;
 mod supervisor;
 mod tool_loop;
 mod variables;
+pub mod web_search;
 
 pub use approval::{Approval, Rule};
 pub use arguments::Arguments;
-pub use config::{Config, LoopLimits, Selector};
+pub use config::{Config, LoopLimits, SearchTool, Selector};
 pub use connection::RemoteServer;
 pub use definition::Definition;
 pub use error::{CallError, ConfigError};

@@ -66,6 +66,8 @@ function drawTranscript(transcript) {
   transcript.replaceChildren(...nodes.map((node) => messageView(node, { actions: actionsOf(node) })));
   const last = nodes.at(-1)?.message;
   const open = (last?.tool_calls ?? []);
+  const pending = (last?.approvals ?? []).some(({ approve }) => approve === undefined);
+  if (pending && !state.running) transcript.append(approvalForm(nodes.at(-1)));
   if (last?.role === "assistant" && open.length && !state.running) transcript.append(resultForm(nodes.at(-1), open));
   if (state.failure) transcript.append(failure(state.failure));
   transcript.scrollTop = transcript.scrollHeight;
@@ -100,6 +102,25 @@ function edit(node, article) {
     const others = typeof content === "string" ? [] : content.filter((part) => part.type !== "text");
     send(node.parent, text, others);
   }));
+}
+
+/** Calls that wait for the user: each is made as it is shown, or declined. */
+function approvalForm(node) {
+  const { approvals } = node.message;
+  const decide = (approval, approve) => {
+    approval.approve = approve;
+    announce(approve ? "The call is approved." : "The call is declined.");
+    if (approvals.every((one) => one.approve !== undefined)) return generate(node.id, approvals);
+    save();
+    state.redraw();
+  };
+  return el("section", { class: "results approvals", "aria-label": "Approvals" },
+    el("p", {}, "The model waits for your approval."),
+    approvals.filter(({ approve }) => approve === undefined).map((approval) => el("div", {},
+      el("p", {}, `It wants to call ${approval.name} of ${approval.server}:`),
+      el("pre", { tabindex: "0" }, el("code", {}, approval.arguments)),
+      el("p", {}, button("Approve", () => decide(approval, true), { "aria-label": `Approve ${approval.name}` }), " ",
+        button("Decline", () => decide(approval, false), { "aria-label": `Decline ${approval.name}` })))));
 }
 
 /** Results for calls of tools that the page cannot run: the user writes them. */
@@ -175,8 +196,8 @@ function send(parent, text, attachments) {
   generate(node.id);
 }
 
-/** Generates the answer to a message. Pieces go where the conversation is shown; what it is in the end is kept. */
-async function generate(parent) {
+/** Generates the answer to a message, with what the user decided about calls. Pieces go where the conversation is shown; what it is in the end is kept. */
+async function generate(parent, decided) {
   const conversation = state.current;
   const running = new AbortController();
   state.running = running;
@@ -184,10 +205,11 @@ async function generate(parent) {
   let body;
   try {
     body = requestOf(conversation, path(conversation, parent));
+    if (decided) body.approvals = decided.map(({ id, approve }) => ({ id, approve }));
   } catch (error) {
     return ended(conversation, new Error(`Options: ${error.message}`));
   }
-  const message = { role: "assistant", content: "", reasoning: "", blocks: [], tool_calls: [], server_calls: [] };
+  const message = { role: "assistant", content: "", reasoning: "", blocks: [], tool_calls: [], server_calls: [], approvals: [] };
   const node = add(conversation, parent, message);
   save();
   state.redraw();
@@ -212,7 +234,8 @@ async function generate(parent) {
     if (error.name !== "AbortError") problem = error;
     else stats.finish_reason = "stopped";
   }
-  if (!message.content && !message.tool_calls.length && !message.server_calls.length && !message.reasoning) {
+  if (!message.content && !message.tool_calls.length && !message.server_calls.length && !message.approvals.length
+    && !message.reasoning) {
     delete conversation.nodes[node.id];
     conversation.leaf = parent;
   } else if (stats.finish_reason === "stopped" && writing.tailPlace.innerHTML) {
@@ -279,6 +302,9 @@ function take(event, message, writing, stats, since) {
       writing.result(event.id, event.text, event.failed);
       break;
     }
+    case "approval":
+      message.approvals.push({ id: event.id, server: event.server, name: event.name, arguments: event.arguments });
+      break;
     case "note":
       writing.note(event.text);
       break;

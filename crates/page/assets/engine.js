@@ -2,12 +2,22 @@
 
 import { call } from "./api.js";
 import { bytes, el, failure, number, table, whileShown } from "./dom.js";
+import { bar, bars, spark as line } from "./plots.js";
 
 const INTERVAL = 1000;
 const POINTS = 120;
+/** How many steps are shown, each the mean of a second. */
+const STEPS = 16;
+
+const spark = (label, values) => line(label, values, POINTS);
 
 export function engineView() {
   const history = [];
+  let budget;
+  // A key that may not see settings sees steps without their budget.
+  call("/ui/settings").then(({ settings }) => {
+    budget = Number(settings.find(({ name }) => name === "max-num-batched-tokens")?.value) || undefined;
+  }, () => {});
   const place = el("div", { class: "tiles" });
   const view = el("section", { "aria-label": "Engine" }, el("h2", {}, "Engine"), place);
   whileShown(view, INTERVAL, async () => {
@@ -15,7 +25,7 @@ export function engineView() {
       const [status, models] = await Promise.all([call("/v1/status"), call("/v1/models")]);
       history.push({ at: performance.now(), status });
       if (history.length > POINTS) history.shift();
-      place.replaceChildren(...draw(history, models.data));
+      place.replaceChildren(...draw(history, models.data, budget));
     } catch (error) {
       place.replaceChildren(failure(error));
     }
@@ -32,7 +42,7 @@ function rates(history, of) {
   });
 }
 
-function draw(history, models) {
+function draw(history, models, budget) {
   const { status } = history.at(-1);
   const { engine } = status;
   const generated = rates(history, (engine) => engine.generated_tokens_total);
@@ -44,6 +54,8 @@ function draw(history, models) {
     tile("Generated", `${number(Math.round(generated.at(-1) ?? 0))} tokens/s`, spark("Generated tokens a second", generated)),
     tile("Computed", `${number(Math.round(computed.at(-1) ?? 0))} tokens/s`, spark("Computed tokens a second", computed)),
     tile("Steps", `${number(Math.round(steps.at(-1) ?? 0))} a second`, spark("Steps a second", steps)),
+    stepsTile(history, budget),
+    energyTile(history),
     tile("KV blocks", `${number(engine.kv_blocks_used)} used, ${number(engine.kv_blocks_cached)} cached of ${number(engine.kv_blocks_total)}`,
       bar([["used", engine.kv_blocks_used], ["cached", engine.kv_blocks_cached]], engine.kv_blocks_total)),
     cacheTile(engine),
@@ -51,6 +63,44 @@ function draw(history, models) {
     memoryTile(engine, models),
     timeTile(engine),
   ].filter(Boolean);
+}
+
+/** What a step computes, as the mean of each of the last seconds. */
+function stepsTile(history, budget) {
+  const rows = history.slice(1).map(({ status: { engine } }, at) => composition(history[at].status.engine, engine)).filter(Boolean);
+  const last = rows.slice(-STEPS);
+  if (!last.length) return null;
+  const sum = (parts) => parts.reduce((total, [, value]) => total + value, 0);
+  const whole = budget ?? Math.max(...last.map(sum));
+  const text = last.at(-1).map(([name, value]) => `${name} ${value.toFixed(1)}`).join(", ");
+  return tile("Tokens of a step", `${sum(last.at(-1)).toFixed(1)}${budget ? ` of at most ${number(budget)}` : ""}`,
+    bars(`Tokens of steps: ${text}`, last, whole, `${text}; each bar is the mean step of a second${budget ? "" : ", the widest the largest"}`));
+}
+
+/** The tokens of the mean step between two readings, by what they are. */
+function composition(before, after) {
+  const grown = (name) => Math.max(0, after[name] - before[name]);
+  const steps = grown("steps_total");
+  if (!steps) return null;
+  const drafts = grown("draft_tokens_total");
+  const decodes = Math.max(0, grown("generated_tokens_total") - grown("accepted_draft_tokens_total"));
+  const prefill = Math.max(0, grown("computed_tokens_total") - decodes - drafts);
+  const encoded = (engine) => engine.media?.encoder_runs_total ?? 0;
+  const encodes = Math.max(0, encoded(after) - encoded(before));
+  const parts = [["decodes", decodes / steps], ["prefill", prefill / steps], ["drafts", drafts / steps]];
+  return encodes ? [...parts, ["encodes", encodes / steps]] : parts;
+}
+
+/** Power, and where energy went. Absent without a sensor. */
+function energyTile(history) {
+  const { energy } = history.at(-1).status.engine;
+  if (!energy) return null;
+  const joules = (name) => energy[`${name}_millijoules_total`] / 1000;
+  const all = joules("prompt") + joules("completion") + joules("idle");
+  const source = energy.source === "estimate" ? "stated, not measured" : energy.source;
+  return tile("Power", `${energy.watts.toFixed(1)} W (${source})`,
+    spark("Watts", history.map(({ status }) => status.engine.energy?.watts ?? 0)),
+    bar([["prompts", joules("prompt")], ["completions", joules("completion")], ["idle", joules("idle")]], all));
 }
 
 function tile(title, value, ...more) {
@@ -85,39 +135,4 @@ function timeTile(engine) {
   return tile("A step", `${number(engine.steps_total)} steps`, table("Mean times",
     ["Part", "Time"], [["planned", each(engine.plan_seconds_total)], ["dispatched", each(engine.dispatch_seconds_total)],
       ["waited for the device", each(engine.wait_seconds_total)], ["other work of the host", each(engine.host_seconds_total)]]));
-}
-
-const SVG = "http://www.w3.org/2000/svg";
-
-function svg(name, attributes, ...children) {
-  const element = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.append(...children);
-  return element;
-}
-
-/** A line of the last values, with its largest as text. */
-function spark(label, values) {
-  const most = Math.max(1, ...values);
-  const points = values.map((value, at) => `${(at * 240) / (POINTS - 1)},${39 - (value / most) * 36}`).join(" ");
-  return el("figure", {},
-    svg("svg", { viewBox: "0 0 240 40", role: "img", "aria-label": `${label}, at most ${number(Math.round(most))}` },
-      svg("polyline", { points, class: "spark" })),
-    el("figcaption", {}, `at most ${number(Math.round(most))} in two minutes`));
-}
-
-/** Shares of a whole. */
-function bar(parts, whole) {
-  let at = 0;
-  const rects = parts.map(([, value], index) => {
-    const width = whole ? (240 * value) / whole : 0;
-    const rect = svg("rect", { x: at, y: 0, width, height: 12, class: `part-${index}` });
-    at += width;
-    return rect;
-  });
-  const text = parts.map(([name, value]) => `${name} ${whole ? Math.round((100 * value) / whole) : 0} %`).join(", ");
-  return el("figure", {},
-    svg("svg", { viewBox: "0 0 240 12", role: "img", "aria-label": text, class: "bar" },
-      svg("rect", { x: 0, y: 0, width: 240, height: 12, class: "whole" }), ...rects),
-    el("figcaption", {}, text));
 }

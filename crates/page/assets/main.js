@@ -1,6 +1,7 @@
 // Shows the view that the address names, and whether the server is well.
 
 import { call } from "./api.js";
+import { benchView } from "./bench.js";
 import { chatView } from "./chat.js";
 import { engineView } from "./engine.js";
 import { modelsView } from "./models.js";
@@ -12,6 +13,7 @@ const VIEWS = {
   engine: ["Engine", engineView],
   models: ["Models", modelsView],
   requests: ["Requests", requestsView],
+  bench: ["Bench", benchView],
   settings: ["Settings", settingsView],
 };
 

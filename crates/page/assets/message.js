@@ -39,6 +39,9 @@ function answer(body, message) {
     writing.call(call);
     if (call.result !== undefined) writing.result(call.id, call.result, call.failed);
   }
+  for (const { name, server, approve } of message.approvals ?? []) {
+    if (approve !== undefined) writing.note(`You ${approve ? "approved" : "declined"} ${name} of ${server}`);
+  }
   writing.end();
 }
 

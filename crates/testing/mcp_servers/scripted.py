@@ -43,6 +43,8 @@ def tools():
         listed.append({"name": "limits", "description": "Shows its limits.", "inputSchema": schema()})
     if "writes" in MODES:
         listed.append({"name": "writes", "description": "Writes to the files in WRITE.", "inputSchema": schema()})
+    if "searches" in MODES:
+        listed.append({"name": "find", "description": "Searches the web.", "inputSchema": schema(query=text)})
     if "twins" in MODES:
         listed.append(listed[0])
     if "marked" in MODES:
@@ -123,6 +125,15 @@ def call(ident, name, arguments):
 
         kinds = (resource.RLIMIT_DATA, resource.RLIMIT_CPU)
         return text(json.dumps([resource.getrlimit(kind)[0] for kind in kinds]))
+    if name == "find":
+        query = arguments["query"]
+        if query == "fail":
+            return text("it is broken", isError=True)
+        pages = [
+            {"title": query + " one", "url": "https://docs.example.com/1", "description": "about " + query},
+            {"title": query + " two", "url": "https://example.org/2", "description": "more"},
+        ]
+        return text(json.dumps({"results": pages}))
     if name == "slow":
         BOTH.wait(timeout=60)
         return text("both came")

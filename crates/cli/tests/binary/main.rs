@@ -28,6 +28,7 @@ mod listing;
 mod logging;
 mod macs;
 mod mcp;
+mod mcp_loops;
 mod messages;
 mod model_pool;
 mod ollama;

@@ -3,7 +3,6 @@
 use expect_test::{Expect, expect};
 
 use super::*;
-use crate::approval::Rule;
 use crate::place::Place;
 
 fn read(text: &str) -> Result<Config, String> {
@@ -41,6 +40,26 @@ fn vs_codes_root_is_read_and_a_file_of_other_settings_is_refused() {
     assert_eq!(read(r#"{"servers": {"a": {"command": "x"}}}"#).unwrap().servers.len(), 1);
     refused(r#"{"mcp": {}}"#, &expect!["has no `mcpServers`"]);
     refused(r#"{"mcpServers": {}, "servers": {}}"#, &expect!["has both `mcpServers` and `servers`"]);
+}
+
+#[test]
+fn the_search_of_the_web_is_a_tool_without_approvals() {
+    let config = |approval: &str, search: &str| {
+        let server = format!(r#"{{"command": "x", "approval": {approval}}}"#);
+        read(&format!(r#"{{"mcpServers": {{"s": {server}}}, "omnibus": {{"webSearch": "{search}"}}}}"#))
+    };
+    let found = config(r#"{"never": ["find"]}"#, "s/find").unwrap().web_search.unwrap();
+    assert_eq!((found.server.as_str(), found.tool.as_str()), ("s", "find"));
+    let refused = |approval: &str, search: &str| config(approval, search).unwrap_err();
+    assert_eq!(refused("\"never\"", "s"), "`omnibus.webSearch` must be a tool, as `server/tool`, not `s`");
+    assert_eq!(
+        refused("\"never\"", "t/find"),
+        "`omnibus.webSearch` names the server `t`, which is not configured or disabled"
+    );
+    assert_eq!(
+        refused("\"always\"", "s/find"),
+        "`omnibus.webSearch` names `s/find`, whose calls need an approval; add `\"approval\": {\"never\": [\"find\"]}` to the server"
+    );
 }
 
 #[test]

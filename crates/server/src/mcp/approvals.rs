@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use omnibus_mcp::Call;
 use uuid::Uuid;
 
 /// Most calls that wait; the oldest are forgotten.
@@ -27,14 +28,23 @@ pub struct PendingCall {
     pub hash: String,
 }
 
+/// A call that was approved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovedCall {
+    /// The call, by the name that the model knows.
+    pub call: Call,
+    /// The approval's id.
+    pub approval_id: String,
+}
+
 /// The calls that wait.
 #[derive(Debug)]
-pub struct Approvals {
+pub struct PendingCalls {
     timeout: Duration,
     pending: Mutex<HashMap<String, (Instant, PendingCall)>>,
 }
 
-impl Approvals {
+impl PendingCalls {
     /// They wait for so long.
     pub fn new(timeout: Duration) -> Self {
         Self { timeout, pending: Mutex::default() }
@@ -98,7 +108,7 @@ mod tests {
 
     #[test]
     fn an_approval_is_its_tenants_and_used_once() {
-        let approvals = Approvals::new(Duration::from_secs(10));
+        let approvals = PendingCalls::new(Duration::from_secs(10));
         let id = approvals.add(call("a"));
         assert_eq!((approvals.get(&id, "b"), approvals.take(&id, "b")), (None, None));
         assert_eq!(approvals.get(&id, "a"), Some(call("a")));
@@ -108,7 +118,7 @@ mod tests {
 
     #[test]
     fn an_approval_that_is_late_is_none() {
-        let approvals = Approvals::new(Duration::from_secs(10));
+        let approvals = PendingCalls::new(Duration::from_secs(10));
         let start = Instant::now();
         let id = approvals.add_at(call("a"), start);
         assert_eq!(approvals.take_at(&id, "a", start + Duration::from_secs(10)), None);

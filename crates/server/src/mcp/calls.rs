@@ -1,7 +1,7 @@
 //! The calls of one generation, by who makes them, as its deltas come.
 
 use omnibus_engine::{CallEnding, Delta, Event as EngineEvent, TokenInfo};
-use omnibus_mcp::{Arguments, Call, LoopCall};
+use omnibus_mcp::{Call, LoopCall, web_search};
 
 use super::tools::ServerTools;
 use crate::response::{Event, StartedCall, ToolEvent};
@@ -35,6 +35,8 @@ enum Owner {
     Server,
     /// This server, once it is approved: until then nothing is shown.
     Pending,
+    /// This server, which shows it whole: it is the search of the web.
+    Search,
 }
 
 impl Calls {
@@ -60,6 +62,7 @@ impl Calls {
         let owner = match tool {
             None => Owner::Client,
             Some(tool) if tool.needs_approval => Owner::Pending,
+            Some(tool) if tool.search().is_some() => Owner::Search,
             Some(_) => Owner::Server,
         };
         self.open = Some(OpenCall { call, owner });
@@ -68,7 +71,7 @@ impl Calls {
                 let (label, name) = (tool.label.clone(), tool.definition.name.clone());
                 Some(Event::Tool(ToolEvent::Started(StartedCall { id, label, name, approval_id: None })))
             }
-            (_, Owner::Pending) => None,
+            (_, Owner::Pending | Owner::Search) => None,
             _ => Some(engine(Delta::ToolCallStart { id, name }, tokens)),
         }
     }
@@ -79,7 +82,7 @@ impl Calls {
         match open.owner {
             Owner::Client => Some(engine(Delta::ToolCallArguments(json), tokens)),
             Owner::Server => Some(Event::Tool(ToolEvent::Arguments { id: open.call.id.clone(), json })),
-            Owner::Pending => None,
+            Owner::Pending | Owner::Search => None,
         }
     }
 
@@ -90,11 +93,15 @@ impl Calls {
         let shown = match owner {
             Owner::Client => Some(engine(Delta::ToolCallEnd(ending), tokens)),
             Owner::Server => Some(Event::Tool(ToolEvent::Called { id: call.id.clone() })),
-            Owner::Pending => None,
+            Owner::Search if ending == CallEnding::Complete => {
+                let query = web_search::query(&call.arguments).unwrap_or_default();
+                Some(Event::Tool(ToolEvent::SearchStarted { id: call.id.clone(), query }))
+            }
+            Owner::Pending | Owner::Search => None,
         };
         match (ending, owner) {
             (CallEnding::Complete, _) | (_, Owner::Server) => self.done.push(MadeCall { call, owner }),
-            (CallEnding::Cut, Owner::Client | Owner::Pending) => {}
+            (CallEnding::Cut, Owner::Client | Owner::Pending | Owner::Search) => {}
         }
         shown
     }
@@ -107,7 +114,7 @@ impl Calls {
         }
         let call = |MadeCall { call, owner }: MadeCall| {
             let tool = tools.find(&call.name);
-            let read = tool.map(|tool| Arguments::read(&call.arguments, &tool.definition.schema));
+            let read = tool.map(|tool| tool.arguments(&call.arguments));
             LoopCall {
                 refusal: read.and_then(Result::err).map(|error| error.to_string()),
                 is_clients: owner == Owner::Client,
@@ -118,11 +125,12 @@ impl Calls {
         Some(self.done.into_iter().map(call).collect())
     }
 
-    /// The ids of calls that are shown and that nothing is made of: the generation ended before they were complete.
-    pub fn shown(self) -> Vec<String> {
+    /// Calls that are shown and that nothing is made of: the generation ended before they were complete.
+    pub fn shown(self) -> Vec<Call> {
+        let is_shown = |made: &MadeCall| matches!(made.owner, Owner::Server | Owner::Search);
         let open = self.open.map(|open| MadeCall { call: open.call, owner: open.owner });
-        let all = self.done.into_iter().chain(open);
-        all.filter(|made| made.owner == Owner::Server).map(|made| made.call.id).collect()
+        let open = open.filter(|made| made.owner == Owner::Server);
+        self.done.into_iter().filter(is_shown).chain(open).map(|made| made.call).collect()
     }
 }
 

@@ -7,6 +7,7 @@
 mod approvals;
 mod calls;
 mod rounds;
+mod search;
 mod tools;
 
 use std::collections::BTreeMap;
@@ -17,9 +18,9 @@ use std::time::Duration;
 use omnibus_mcp::{Approval, CallError, Config, Place, RemoteServer, Rule, ServerConfig, Servers};
 use reqwest::Url;
 
-pub use approvals::{Approvals, PendingCall};
-pub use rounds::{ApprovedCall, Events, Generations, Loop, NextGeneration, start};
-pub use tools::{Asked, ServerTools};
+pub use approvals::{ApprovedCall, PendingCall, PendingCalls};
+pub use rounds::{Events, Generations, Loop, NextGeneration, start};
+pub use tools::{Approvals, Asked, ServerTools};
 
 use crate::error::ApiError;
 use crate::outbound::Outbound;
@@ -40,7 +41,7 @@ pub struct Mcp {
     /// Where servers of requests may be.
     urls: Outbound,
     /// Calls that wait for an approval.
-    pub approvals: Approvals,
+    pub approvals: PendingCalls,
 }
 
 impl fmt::Debug for Mcp {
@@ -61,7 +62,7 @@ impl Mcp {
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|error| error.to_string())?;
-        let approvals = Approvals::new(config.approval_timeout);
+        let approvals = PendingCalls::new(config.approval_timeout);
         let servers = Servers::start(config, &client).map_err(|error| error.to_string())?;
         Ok(Self { servers, urls, approvals })
     }

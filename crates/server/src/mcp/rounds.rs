@@ -11,20 +11,25 @@ use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream, FuturesUnordered};
 use futures::{SinkExt, StreamExt};
 use omnibus_engine::{
-    ContentPart, Event as EngineEvent, FinishReason, Input, Message, PromptEnd, Request, Role, StopMatch,
-    ToolArguments, ToolCall, ToolChoice, ToolResult, Usage,
+    ContentPart, EnergyUsage, Event as EngineEvent, FinishReason, Input, Message, PromptEnd, Request, Role,
+    StopMatch, ToolArguments, ToolCall, ToolChoice, ToolResult, Usage,
 };
-use omnibus_mcp::{Action, After, Arguments, Call, LoopCall, Outcome, Plan, Spent, ToolLoop};
+use omnibus_mcp::{Action, After, Call, LoopCall, Outcome, Plan, Spent, ToolLoop};
 
 use super::SharedMcp;
-use super::approvals::PendingCall;
+use super::approvals::{ApprovedCall, PendingCall};
 use super::calls::Calls;
 use super::tools::ServerTools;
 use crate::error::ApiError;
-use crate::response::{Completion, CompletionPart, Event, ListedServer, StartedCall, ToolEvent};
+use crate::response::{
+    Completion, CompletionPart, Event, Found, ListedServer, SearchFailure, StartedCall, ToolEvent,
+};
 
 /// In place of a result that cannot be made plain text.
 const UNSHOWN: &str = "[the result spells special tokens of this model, and is not shown]";
+
+/// In place of the result of a search that is not made.
+const USED_UP: &str = "This search was not made: the request has no more. Answer with what is known.";
 
 /// What a request's loop needs.
 #[derive(Clone)]
@@ -39,15 +44,6 @@ pub struct Loop {
     pub approved: Vec<ApprovedCall>,
     /// Servers whose tools are shown first.
     pub listed: Vec<ListedServer>,
-}
-
-/// A call that was approved.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ApprovedCall {
-    /// The call, by the name that the model knows.
-    pub call: Call,
-    /// The approval's id.
-    pub approval_id: String,
 }
 
 /// Submits the generations of one HTTP request.
@@ -128,6 +124,8 @@ struct Rounds {
     tool_loop: ToolLoop,
     since: Instant,
     usage: Usage,
+    /// How many searches of the web were made.
+    searches: usize,
     has_started: bool,
     events: mpsc::Sender<Event>,
 }
@@ -151,6 +149,7 @@ pub fn start(
         tool_loop,
         since: Instant::now(),
         usage: Usage::default(),
+        searches: 0,
         has_started: false,
         events,
     };
@@ -250,13 +249,18 @@ impl Rounds {
         for (index, (call, action)) in actions.into_iter().enumerate() {
             results.push(None);
             match action {
+                Action::Run if self.is_used_up(&call) => {
+                    let (id, found) = (call.id.clone(), Found::Failed(SearchFailure::MaxUses));
+                    self.send(Event::Tool(ToolEvent::SearchEnded { id, found })).await?;
+                    put(&mut results, index, (call.id, Outcome::failure(USED_UP)));
+                }
                 Action::Run => {
                     let tools = self.parts.tools.clone();
                     running.push(async move { (index, run(&tools, &call).await, call) });
                 }
                 Action::Answer(text) => {
                     let outcome = Outcome::failure(text);
-                    self.ended(&call.id, outcome.clone()).await?;
+                    self.ended(&call, outcome.clone()).await?;
                     put(&mut results, index, (call.id, outcome));
                 }
                 Action::AskApproval => self.ask(call).await?,
@@ -265,7 +269,7 @@ impl Rounds {
         }
         while let Some((index, outcome, call)) = running.next().await {
             let outcome = self.tool_loop.result(&call, outcome);
-            self.ended(&call.id, outcome.clone()).await?;
+            self.ended(&call, outcome.clone()).await?;
             put(&mut results, index, (call.id, outcome));
         }
         Ok(results.into_iter().flatten().collect())
@@ -331,14 +335,31 @@ impl Rounds {
         reason: FinishReason,
         matched: Option<StopMatch>,
     ) -> Result<(), Ended> {
-        for id in calls.shown() {
-            self.ended(&id, Outcome::failure("the call was not made: the answer was cut")).await?;
+        for call in calls.shown() {
+            self.ended(&call, Outcome::failure("the call was not made: the answer was cut")).await?;
         }
         self.finish(reason, matched).await
     }
 
-    async fn ended(&mut self, id: &str, outcome: Outcome) -> Result<(), Ended> {
-        self.send(Event::Tool(ToolEvent::Ended { id: id.to_owned(), outcome })).await
+    async fn ended(&mut self, call: &Call, outcome: Outcome) -> Result<(), Ended> {
+        let id = call.id.clone();
+        let is_search = self.parts.tools.find(&call.name).is_some_and(|tool| tool.search().is_some());
+        let event = match (is_search, outcome.is_error) {
+            (false, _) => ToolEvent::Ended { id, outcome },
+            (true, false) => ToolEvent::SearchEnded { id, found: Found::Text(outcome.text) },
+            (true, true) => ToolEvent::SearchEnded { id, found: Found::Failed(SearchFailure::Unavailable) },
+        };
+        self.send(Event::Tool(event)).await
+    }
+
+    /// Whether a call is a search, of which the request has no more. Counts it otherwise.
+    fn is_used_up(&mut self, call: &Call) -> bool {
+        let Some(rules) = self.parts.tools.find(&call.name).and_then(|tool| tool.search()) else {
+            return false;
+        };
+        let is_used_up = rules.max_uses.is_some_and(|most| self.searches >= most);
+        self.searches += usize::from(!is_used_up);
+        is_used_up
     }
 
     async fn finish(&mut self, reason: FinishReason, matched: Option<StopMatch>) -> Result<(), Ended> {
@@ -363,7 +384,7 @@ async fn run(tools: &ServerTools, call: &Call) -> Outcome {
     let Some(tool) = tools.find(&call.name) else {
         return Outcome::failure(format!("there is no tool `{}`", call.name));
     };
-    let made = async { tool.call(Arguments::read(&call.arguments, &tool.definition.schema)?).await };
+    let made = async { tool.call(tool.arguments(&call.arguments)?).await };
     let outcome = made.await.unwrap_or_else(|error| Outcome::failure(error.to_string()));
     let (is_error, bytes) = (outcome.is_error, outcome.text.len());
     tracing::info!(server = tool.label, tool = tool.definition.name, is_error, bytes, "tool call");
@@ -402,6 +423,7 @@ fn add(total: &mut Usage, more: &Usage) {
     total.completion_tokens += more.completion_tokens;
     total.reasoning_tokens += more.reasoning_tokens;
     total.drafts += more.drafts;
+    total.energy = EnergyUsage::sum(total.energy, more.energy);
     total.media.images += more.media.images;
     total.media.audio += more.media.audio;
 }

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use omnibus_engine::{CallLimit, Input, OutputMode, Request, Tool};
+use omnibus_mcp::web_search::{self, SearchRules, WEB_SEARCH};
 use omnibus_mcp::{Arguments, CallError, Definition, OfferedTool, Outcome, RemoteServer, Rule, ServerState};
 use serde_json::{Value, json};
 
-use super::{Mcp, SharedMcp, not_allowed};
+use super::approvals::{ApprovedCall, PendingCall};
+use super::{Mcp, REMOTE_RESULT_BYTES, SharedMcp, not_allowed, search};
 use crate::engine::{Engine, ModelName};
 use crate::error::ApiError;
 use crate::keys::Key;
 use crate::response::ListedServer;
 use crate::wire::mcp::McpServer;
+use crate::wire::web_search::WebSearch;
 
 /// A tool of a request.
 #[derive(Clone)]
@@ -25,6 +28,8 @@ pub struct ServerTool {
     /// Whether its calls need an approval.
     pub needs_approval: bool,
     source: Source,
+    /// What holds for it where it is the search of the web.
+    search: Option<SearchRules>,
 }
 
 /// Who runs a tool.
@@ -41,8 +46,19 @@ pub struct Asked<'a> {
     pub servers: &'a [McpServer],
     /// Whether it gets those of the configuration.
     pub auto: bool,
-    /// Whether the API can wait for approvals.
-    pub approvals: bool,
+    /// Whether its client can approve calls.
+    pub approvals: Approvals,
+    /// The search of the web, if it names one.
+    pub search: Option<&'a WebSearch>,
+}
+
+/// Whether a client can approve calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Approvals {
+    /// It can: the response ends with a call that waits.
+    Possible,
+    /// It cannot: tools that need an approval are not for its request.
+    Impossible,
 }
 
 /// All tools of a request that this server runs, in the order of the request.
@@ -57,19 +73,58 @@ impl ServerTool {
             definition: Arc::clone(&tool.definition),
             needs_approval: tool.rule == Rule::Always,
             source: Source::Configured(Arc::clone(mcp), Box::new(tool)),
+            search: None,
+        }
+    }
+
+    /// The search of the web.
+    fn searching(mcp: &SharedMcp, tool: OfferedTool, rules: SearchRules) -> Self {
+        let offered = WEB_SEARCH.to_owned();
+        Self { offered, search: Some(rules), ..Self::configured(mcp, tool) }
+    }
+
+    /// What holds for it where it is the search of the web.
+    pub fn search(&self) -> Option<&SearchRules> {
+        self.search.as_ref()
+    }
+
+    /// Reads the arguments of a call that a model made.
+    pub fn arguments(&self, json: &str) -> Result<Arguments, CallError> {
+        match &self.search {
+            Some(_) => Arguments::read(json, &web_search::schema()),
+            None => Arguments::read(json, &self.definition.schema),
         }
     }
 
     /// Calls it.
     pub async fn call(&self, arguments: Arguments) -> Result<Outcome, CallError> {
+        let Some(rules) = &self.search else { return self.call_server(arguments).await };
+        let arguments = web_search::arguments(&arguments, &self.definition.schema)?;
+        let found = rules.found(self.call_server(arguments).await?);
+        Ok(found.within(self.result_bytes()))
+    }
+
+    async fn call_server(&self, arguments: Arguments) -> Result<Outcome, CallError> {
         match &self.source {
             Source::Configured(mcp, tool) => mcp.servers().call(tool, arguments).await,
             Source::Remote(server) => server.call(&self.definition, arguments).await,
         }
     }
 
+    /// Most bytes of a result.
+    fn result_bytes(&self) -> usize {
+        let configured = match &self.source {
+            Source::Configured(mcp, tool) => mcp.servers().config().servers.get(&tool.server),
+            Source::Remote(_) => None,
+        };
+        configured.map_or(REMOTE_RESULT_BYTES, |server| server.result_bytes)
+    }
+
     /// What the model knows of it.
     fn function(&self) -> Tool {
+        if self.search.is_some() {
+            return search::function();
+        }
         let parameters = Value::Object(self.definition.schema.clone());
         Tool::new(self.offered.clone(), self.definition.description.clone(), parameters)
     }
@@ -90,19 +145,21 @@ impl ServerTools {
     /// server that there is not, and of a tool that cannot be had.
     pub fn of(mcp: Option<&SharedMcp>, asked: Asked<'_>, key: &Key) -> Result<Self, ApiError> {
         let mut tools = Vec::new();
-        if let Some(mcp) = mcp.filter(|_| asked.auto || !asked.servers.is_empty()) {
+        if let Some(mcp) = mcp.filter(|_| asked.auto || !asked.servers.is_empty() || asked.search.is_some()) {
             mcp.wait_for_first_lists()?;
         }
         if asked.auto {
             let mcp = mcp.ok_or_else(|| not_configured("tools"))?;
-            tools.extend(auto(mcp, key));
+            tools.extend(auto(mcp, asked.approvals, key));
         }
         for server in asked.servers {
             let found = match &server.remote {
                 Some(_) => remote(mcp, server, key)?,
                 None => configured(mcp, server, key)?,
             };
-            if let Some(tool) = found.iter().find(|tool| tool.needs_approval && !asked.approvals) {
+            if let Some(tool) =
+                found.iter().find(|tool| tool.needs_approval && asked.approvals == Approvals::Impossible)
+            {
                 let name = &tool.definition.name;
                 let message = format!(
                     "`{}`: calls of the tool `{name}` need an approval, which only /v1/responses has; leave it out with `allowed_tools`, or allow it in the configuration",
@@ -111,6 +168,11 @@ impl ServerTools {
                 return Err(ApiError::invalid(&server.at, message));
             }
             tools.extend(found);
+        }
+        if let Some(wanted) = asked.search {
+            let found = search::tool(mcp, wanted, key)?;
+            let rules = || wanted.rules.clone();
+            tools.extend(found.and_then(|tool| Some(ServerTool::searching(mcp?, tool, rules()))));
         }
         Ok(Self(tools))
     }
@@ -126,7 +188,7 @@ impl ServerTools {
     }
 
     /// The tool of a server.
-    pub fn of_server(&self, label: &str, name: &str) -> Option<&ServerTool> {
+    fn of_server(&self, label: &str, name: &str) -> Option<&ServerTool> {
         self.0.iter().find(|tool| tool.label == label && tool.definition.name == name)
     }
 
@@ -171,10 +233,31 @@ impl ServerTools {
         Ok(())
     }
 
+    /// Calls that were approved. Fails where the tool of one is none of these, or has changed since the call was shown.
+    pub fn check_approved(
+        &self,
+        calls: Vec<(ApprovedCall, PendingCall)>,
+    ) -> Result<Vec<ApprovedCall>, ApiError> {
+        let check = |(call, pending): (ApprovedCall, PendingCall)| {
+            let tool = self.of_server(&pending.label, &pending.tool);
+            match tool.filter(|tool| tool.definition.hash == pending.hash) {
+                Some(_) => Ok(call),
+                None => {
+                    let message = format!(
+                        "the tool `{}` of the MCP server `{}` is not in `tools`, or has changed since its call was shown",
+                        pending.tool, pending.label
+                    );
+                    Err(ApiError::invalid("tools", message))
+                }
+            }
+        };
+        calls.into_iter().map(check).collect()
+    }
+
     /// The tools by server, in the order of the request.
     pub fn listed(&self) -> Vec<ListedServer> {
         let mut servers: Vec<ListedServer> = Vec::new();
-        for tool in &self.0 {
+        for tool in self.0.iter().filter(|tool| tool.search.is_none()) {
             match servers.iter_mut().find(|server| server.label == tool.label) {
                 Some(server) => server.tools.push(tool.listed()),
                 None => servers.push(ListedServer { label: tool.label.clone(), tools: vec![tool.listed()] }),
@@ -190,13 +273,14 @@ fn is_plain(tool: &ServerTool, model: ModelName<'_>, engine: &dyn Engine) -> Res
     Ok(engine.without_markers(model, &text)? == text)
 }
 
-/// The tools of the configuration's `auto` that the key may use and that need no approval.
-fn auto(mcp: &SharedMcp, key: &Key) -> Vec<ServerTool> {
+/// The tools of the configuration's `auto` that the key may use; those that need an approval where its client can give one.
+fn auto(mcp: &SharedMcp, approvals: Approvals, key: &Key) -> Vec<ServerTool> {
     let selectors = &mcp.servers().config().auto;
     let is_auto = |tool: &OfferedTool| {
         let name = &tool.definition.name;
         let is_selected = selectors.iter().any(|selector| selector.selects(&tool.server, name));
-        is_selected && tool.rule == Rule::Never && key.may_call(&tool.server, name)
+        let is_usable = tool.rule == Rule::Never || approvals == Approvals::Possible;
+        is_selected && is_usable && key.may_call(&tool.server, name)
     };
     mcp.servers().tools().into_iter().filter(is_auto).map(|tool| ServerTool::configured(mcp, tool)).collect()
 }
@@ -265,6 +349,7 @@ fn remote(mcp: Option<&SharedMcp>, server: &McpServer, key: &Key) -> Result<Vec<
         definition: Arc::clone(&tool.definition),
         needs_approval: server.approval.is_needed(&tool.definition.name, tool.definition.is_read_only()),
         source: Source::Remote(Arc::clone(&connected)),
+        search: None,
     };
     Ok(connected.tools().iter().filter(is_meant).map(tool).collect())
 }

@@ -30,7 +30,7 @@ pub use frame::{Frame, Frames};
 pub use merge::{ChoiceEvents, merge};
 pub use reply::{Delivery, frames, full, reply};
 pub use timings::TimedChoice;
-pub use tool_event::{ListedServer, StartedCall, ToolEvent};
+pub use tool_event::{Found, ListedServer, SearchFailure, StartedCall, ToolEvent};
 
 pub use crate::json_body::JsonBody;
 

@@ -2,7 +2,7 @@
 //!
 //! Each frame is an object with a `type`: `model`, `text` and `reasoning` (pieces), `block` (HTML that stays), `tail` (HTML of the
 //! block that grows, which the next `tail` or `block` replaces), `call` and `arguments`, with `server` where this server makes the
-//! call, and then its `result`; `note`, `usage`, `error`.
+//! call, and then its `result`; `approval`, a call that waits for one; `note`, `usage`, `error`.
 
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,10 @@ impl PageFramer {
 
     fn tool(event: ToolEvent, frames: &mut Frames) {
         match event {
-            ToolEvent::Listed(_) | ToolEvent::Called { .. } => {}
+            ToolEvent::Listed(_)
+            | ToolEvent::Called { .. }
+            | ToolEvent::SearchStarted { .. }
+            | ToolEvent::SearchEnded { .. } => {}
             ToolEvent::Started(StartedCall { id, label, name, .. }) => {
                 frames.data(&json!({"type": "call", "id": id, "name": name, "server": label}));
             }
@@ -79,10 +82,11 @@ impl PageFramer {
                 let (text, failed) = (outcome.text, outcome.is_error);
                 frames.data(&json!({"type": "result", "id": id, "text": text, "failed": failed}));
             }
-            ToolEvent::NeedsApproval { call, .. } => {
-                let text =
-                    format!("`{}` of {} needs an approval, which chats cannot give", call.name, call.label);
-                frames.data(&json!({"type": "note", "text": text}));
+            ToolEvent::NeedsApproval { approval_id, call, arguments } => {
+                let StartedCall { label, name, .. } = call;
+                frames.data(&json!({
+                    "type": "approval", "id": approval_id, "server": label, "name": name, "arguments": arguments,
+                }));
             }
             ToolEvent::Limited(reason) | ToolEvent::Stopped(reason) => {
                 let text = format!("No more calls of tools: {}", reason.name());

@@ -38,10 +38,52 @@ pub enum ToolEvent {
         /// JSON text.
         arguments: String,
     },
+    /// A search of the web begins.
+    SearchStarted {
+        /// The call.
+        id: String,
+        /// What is searched for.
+        query: String,
+    },
+    /// It has ended.
+    SearchEnded {
+        /// The call.
+        id: String,
+        /// What was found.
+        found: Found,
+    },
     /// No more calls are made, and the next generation is the last.
     Limited(StopReason),
     /// The response ends with calls that are not made.
     Stopped(StopReason),
+}
+
+/// What a search found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// What the model reads, from which `omnibus_mcp::web_search::pages` reads the pages.
+    Text(String),
+    /// Nothing.
+    Failed(SearchFailure),
+}
+
+/// Why a search found nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SearchFailure {
+    /// The request had as many searches as it may have.
+    MaxUses,
+    /// The tool failed, or the loop is at a limit.
+    Unavailable,
+}
+
+impl SearchFailure {
+    /// By Anthropic's name.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::MaxUses => "max_uses_exceeded",
+            Self::Unavailable => "unavailable",
+        }
+    }
 }
 
 /// The tools of a server.

@@ -6,25 +6,29 @@ use serde_json::Value;
 use crate::api::{Api, Prepared, RequestContext};
 use crate::error::ApiError;
 use crate::lower::{self, GenerationBatch};
-use crate::mcp::{Asked, Loop};
+use crate::mcp::{Approvals, ApprovedCall, Asked, Loop, PendingCall};
 use crate::response::openai::Include;
 use crate::response::openai::chat::ChatFramer;
 use crate::wire::chat::ChatRequest;
 
-/// The engine's requests of a chat, and the loop of its tools that this server runs.
+/// The engine's requests of a chat, and the loop of its tools that this server runs. `approved`: calls that its client has
+/// approved; `None` where it can approve none.
 pub fn lowered(
     request: ChatRequest,
+    approved: Option<Vec<(ApprovedCall, PendingCall)>>,
     context: &RequestContext<'_>,
 ) -> Result<(GenerationBatch, Option<Loop>), ApiError> {
     let mcp = request.conversation.tools.mcp.clone();
     let limit = lower::chat::call_limit(request.conversation.tools.parallel);
     let max_calls = request.max_tool_calls;
     let mut batch = lower::chat::lower(request, &context.caller);
-    let asked = Asked { servers: &mcp.servers, auto: mcp.auto, approvals: false };
+    let approvals = if approved.is_some() { Approvals::Possible } else { Approvals::Impossible };
+    let asked = Asked { servers: &mcp.servers, auto: mcp.auto, approvals, search: None };
     let mut tools = context.server_tools(asked)?;
     tools.retain(|name| mcp.allows(name));
+    let approved = tools.check_approved(approved.unwrap_or_default())?;
     let server_loop = context.server_loop(tools, &mut batch, limit)?;
-    Ok((batch, server_loop.map(|parts| Loop { max_calls, ..parts })))
+    Ok((batch, server_loop.map(|parts| Loop { max_calls, approved, ..parts })))
 }
 
 /// OpenAI's chat completions.
@@ -43,7 +47,7 @@ impl Api for ChatApi {
         let forms = request.conversation.tools.forms();
         let (shown, ids) = (request.shown_reasoning, request.generation.tokens.ids);
         let last = request.generation.truncate_prompt;
-        let (mut batch, server_loop) = lowered(request, context)?;
+        let (mut batch, server_loop) = lowered(request, None, context)?;
         for prompt in &batch.prompts {
             if let Input::Chat(chat) = &prompt.input {
                 context.templates.check(chat)?;

@@ -12,7 +12,7 @@ use crate::app::{App, blocking};
 use crate::auth::Tenant;
 use crate::error::ApiError;
 use crate::lower::{self, GenerationBatch};
-use crate::mcp::{Asked, Loop};
+use crate::mcp::{Approvals, Asked, Loop};
 use crate::response::Delivery;
 use crate::response::anthropic::MessagesFramer;
 use crate::wire::anthropic::response::TokenCount;
@@ -20,6 +20,7 @@ use crate::wire::anthropic::tools::ToolUse;
 use crate::wire::anthropic::{Display, MessagesRequest, Purpose, Thinking, mcp};
 use crate::wire::fields::count_unknown;
 use crate::wire::mcp::McpServer;
+use crate::wire::web_search::WebSearch;
 
 /// Anthropic's messages.
 pub struct MessagesApi;
@@ -39,7 +40,7 @@ impl Api for MessagesApi {
         if context.mcp.is_some()
             && let Some(Value::Array(messages)) = body.get_mut("messages")
         {
-            *messages = mcp::history(std::mem::take(messages));
+            *messages = mcp::history(std::mem::take(messages), lower::opaque::decode);
         }
         let request = MessagesRequest::read(body, Purpose::Generate)?;
         let delivery = if request.stream { Delivery::Stream } else { Delivery::Full };
@@ -47,20 +48,23 @@ impl Api for MessagesApi {
             Thinking::On { display, .. } => display,
             Thinking::Off => Display::Text,
         };
-        let requested = request.model.clone();
+        let (requested, energy) = (request.model.clone(), request.energy);
         let model = context.served(requested.as_deref());
-        let (servers, tool_use) = (request.mcp.clone(), request.conversation.tool_use.clone());
+        let (servers, search) = (request.mcp.clone(), request.search.clone());
+        let tool_use = request.conversation.tool_use.clone();
         let mut batch = lower::messages::lower(request, model, &context.caller);
-        let server_loop = server_loop(&servers, &tool_use, &mut batch, context)?;
+        let server_loop = server_loop((&servers, search.as_ref()), &tool_use, &mut batch, context)?;
         let mut header = context.header(&batch);
         header.model = requested.unwrap_or(header.model);
-        Ok(Prepared { batch, framer: MessagesFramer::new(header, display), delivery, server_loop })
+        let framer = MessagesFramer::new(header, display, energy);
+        Ok(Prepared { batch, framer, delivery, server_loop })
     }
 }
 
-/// The loop of a request with MCP servers, in a server that has some. Elsewhere the model answers without them.
+/// The loop of a request with MCP servers or a search, in a server that has some. Elsewhere the model answers without them,
+/// where it can.
 fn server_loop(
-    servers: &[McpServer],
+    (servers, search): (&[McpServer], Option<&WebSearch>),
     tool_use: &ToolUse,
     batch: &mut GenerationBatch,
     context: &RequestContext<'_>,
@@ -68,9 +72,10 @@ fn server_loop(
     let ToolUse::Allowed(_, parallel) = tool_use else { return Ok(None) };
     if context.mcp.is_none() {
         servers.iter().for_each(|server| count_unknown(&server.at));
-        return Ok(None);
     }
-    let tools = context.server_tools(Asked { servers, auto: false, approvals: false })?;
+    let servers = if context.mcp.is_some() { servers } else { &[] };
+    let tools =
+        context.server_tools(Asked { servers, auto: false, approvals: Approvals::Impossible, search })?;
     context.server_loop(tools, batch, lower::chat::call_limit(*parallel))
 }
 

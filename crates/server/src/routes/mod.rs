@@ -18,6 +18,7 @@ mod models;
 mod ollama;
 mod owner;
 mod page;
+mod page_approvals;
 mod pooling;
 mod requests;
 mod responses;

@@ -14,6 +14,7 @@ use omnibus_page::File;
 use serde_json::{Value, json};
 
 use super::chat::lowered;
+use super::page_approvals;
 use crate::api::{Api, Prepared, RequestContext, generate};
 use crate::app::App;
 use crate::error::ApiError;
@@ -92,8 +93,9 @@ impl Api for PageApi {
     const INPUT_FIELD: &'static str = "messages";
     type Framer = PageFramer;
 
-    fn prepare(body: Value, context: &RequestContext<'_>) -> Result<Prepared<PageFramer>, ApiError> {
-        let (batch, server_loop) = lowered(ChatRequest::read(body)?, context)?;
+    fn prepare(mut body: Value, context: &RequestContext<'_>) -> Result<Prepared<PageFramer>, ApiError> {
+        let approved = page_approvals::take(&mut body, context)?;
+        let (batch, server_loop) = lowered(ChatRequest::read(body)?, Some(approved), context)?;
         if batch.n != 1 {
             return Err(ApiError::unsupported("n", "the page shows one answer; branch for another"));
         }

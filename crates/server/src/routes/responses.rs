@@ -25,8 +25,8 @@ use crate::auth::Tenant;
 use crate::error::ApiError;
 use crate::lower::responses::Toolbox;
 use crate::lower::{self, GenerationBatch, chat};
-use crate::mcp::{Asked, Loop};
-use crate::response::responses::{ConversationExtension, Place, Recorder, ResponsesFramer};
+use crate::mcp::{Approvals, Asked, Loop};
+use crate::response::responses::{ConversationExtension, Place, Recorder, ResponsesFramer, Shown};
 use crate::response::{Delivery, ResponseHeader, sse};
 use crate::stored_responses::StoredResponse;
 use crate::wire::responses::items::with_id;
@@ -60,9 +60,11 @@ impl Api for ResponsesApi {
         let mut header = context.header(&batch);
         header.model = wire.model.clone().unwrap_or(header.model);
         let recorder = recorder(&wire, found, context);
-        let (output, delivery) = ((wire.encrypted, wire.generation), delivery(wire.mode));
+        let (encrypted, generation, energy) = (wire.encrypted, wire.generation, wire.energy);
+        let (shown, delivery) =
+            (Shown { encrypted, generation, energy, search: wire.search_details }, delivery(wire.mode));
         let defaults = context.sampling_defaults(wire.model.as_deref());
-        let framer = ResponsesFramer::new(response(wire, header, &defaults), toolbox, output, recorder);
+        let framer = ResponsesFramer::new(response(wire, header, &defaults), toolbox, shown, recorder);
         Ok(Prepared { batch, framer, delivery, server_loop })
     }
 }
@@ -78,10 +80,12 @@ fn server_loop(
         Some(_) => wire.mcp.as_slice(),
         None => &[],
     };
-    let mut tools = context.server_tools(Asked { servers, auto: false, approvals: true })?;
+    let search = wire.search.as_ref().filter(|_| wire.tool_choice.is_some());
+    let mut tools =
+        context.server_tools(Asked { servers, auto: false, approvals: Approvals::Possible, search })?;
     tools.retain(|name| wire.tool_choice.as_ref().is_some_and(|choice| choice.allows(name)));
     let listed = history.listed.clone();
-    let approved = history.approved(&tools)?;
+    let approved = tools.check_approved(history.approved)?;
     let parts = context.server_loop(tools, batch, chat::call_limit(wire.parallel))?;
     Ok(parts.map(|mut parts| {
         parts.listed.retain(|server| !listed.contains(&server.label));

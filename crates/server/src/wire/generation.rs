@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use omnibus_engine::SamplerKind;
 use serde_json::Value;
 
+use super::energy::ShownEnergy;
 use super::fields::{Field, Fields, harmless, honoured, refused, token_ids, type_error};
 use super::gateway;
 use super::kv_transfer::{self, KvTransfer};
@@ -240,16 +241,6 @@ pub enum ShownProgress {
     Include,
 }
 
-/// Whether the usage has the energy of the response.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ShownEnergy {
-    /// It does not.
-    #[default]
-    Omit,
-    /// It does, where a sensor counts it.
-    Include,
-}
-
 /// Whether draft tokens are allowed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Speculation {
@@ -383,10 +374,7 @@ impl Generation {
                 Some(true) if streaming != Streaming::Off => ShownProgress::Include,
                 Some(_) | None => ShownProgress::Omit,
             },
-            energy: match fields.flag("include_energy")? {
-                Some(true) => ShownEnergy::Include,
-                Some(false) | None => ShownEnergy::Omit,
-            },
+            energy: ShownEnergy::read(fields)?,
         })
     }
 }

@@ -1,9 +1,11 @@
 //! `tool_choice` of chat completions and of the Responses API.
 
+use omnibus_mcp::web_search::WEB_SEARCH;
 use serde_json::{Map, Value};
 
 use super::client_tools::ClientTool;
 use super::fields::type_error;
+use super::web_search;
 use crate::error::ApiError;
 
 const AT: &str = "tool_choice";
@@ -18,6 +20,16 @@ pub enum ToolChoice {
     Required,
     /// This one.
     Function(String),
+}
+
+impl ToolChoice {
+    /// The tool that has to be called.
+    pub fn chosen(&self) -> Option<&str> {
+        match self {
+            Self::Function(name) => Some(name),
+            Self::Auto | Self::Required => None,
+        }
+    }
 }
 
 /// Which tools are called, and which may be.
@@ -103,6 +115,7 @@ fn name(object: &Map<String, Value>) -> Option<String> {
             let server = object.get("server_label").and_then(Value::as_str)?;
             Some(omnibus_mcp::offered(server, &named(object)?))
         }
+        Some(kind) if web_search::is_type(kind) => Some(WEB_SEARCH.to_owned()),
         Some(kind) => ClientTool::of_type(kind).map(|tool| tool.name().to_owned()),
     }
 }
@@ -155,10 +168,8 @@ mod tests {
         check(json!({"type": "custom", "name": "c"}), expect![[r#"Function("c") None"#]]);
         check(json!({"type": "apply_patch"}), expect![[r#"Function("apply_patch") None"#]]);
         check(
-            json!({"type": "web_search_preview"}),
-            expect![
-                "tool_choice: `tool_choice.type` must be a tool that the client runs, not `web_search_preview`"
-            ],
+            json!({"type": "file_search"}),
+            expect!["tool_choice: `tool_choice.type` must be a tool that the client runs, not `file_search`"],
         );
         check(json!({"type": "function"}), expect!["tool_choice: `tool_choice` must name a function"]);
         check(

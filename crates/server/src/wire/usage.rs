@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::energy::Energy;
+
 /// Token counts of a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Usage {
@@ -18,17 +20,6 @@ pub struct Usage {
     /// What the steps of all completions used, where that was requested and a sensor counts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub energy: Option<Energy>,
-}
-
-/// Energy of a response. Steps are shared with other requests; this is the response's part of them.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Energy {
-    /// For tokens of the prompts that were not cached.
-    pub prompt_joules: f64,
-    /// For tokens of the completions.
-    pub completion_joules: f64,
-    /// `nvml`, `rapl`, or `estimate` with `--power-model`.
-    pub source: &'static str,
 }
 
 /// Reasoning tokens among the completions', and draft tokens.

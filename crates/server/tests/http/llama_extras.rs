@@ -145,3 +145,37 @@ fn the_usage_has_energy_where_a_request_asks_for_it() {
     let plain = post(server.address, CHAT, &hi("")).json();
     assert!(plain["usage"].get("energy").is_none(), "{plain}");
 }
+
+#[test]
+fn responses_and_messages_have_energy_where_a_request_asks_for_it() {
+    let server = server();
+    let expected = serde_json::json!({"prompt_joules": 1.5, "completion_joules": 0.25, "source": "estimate"});
+    let message = r#""max_tokens":2,"messages":[{"role":"user","content":"hi you"}]"#;
+    for (path, fields) in [("/v1/responses", r#""input":"hi you""#), ("/v1/messages", message)] {
+        let post = |more: &str| post(server.address, path, &format!("{{{fields}{more}}}"));
+        assert_eq!(post(r#","include_energy":true"#).json()["usage"]["energy"], expected, "{path}");
+        for more in ["", r#","include_energy":false"#] {
+            let usage = post(more).json()["usage"].take();
+            assert!(usage.is_object() && usage.get("energy").is_none(), "{path} {usage}");
+        }
+        let streamed = post(r#","include_energy":true,"stream":true"#);
+        let with_usage = |event: &Value| {
+            let usages = [&event["usage"], &event["response"]["usage"]];
+            usages.into_iter().find(|usage| usage.is_object()).cloned()
+        };
+        let events: Vec<Value> =
+            streamed.events().iter().map(|event| serde_json::from_str(event).unwrap()).collect();
+        let usage = events.iter().rev().find_map(with_usage).unwrap();
+        assert_eq!(usage["energy"], expected, "{path}");
+        let wrong = post(r#","include_energy":1"#);
+        assert!(wrong.status == 400 && wrong.body.contains("include_energy"), "{}", wrong.body);
+    }
+}
+
+#[test]
+fn a_response_has_no_energy_without_a_sensor() {
+    let server = server();
+    let input = r#"{"input":"script: say x","include_energy":true}"#;
+    let usage = post(server.address, "/v1/responses", input).json()["usage"].take();
+    assert!(usage.is_object() && usage.get("energy").is_none(), "{usage}");
+}

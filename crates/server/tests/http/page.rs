@@ -4,6 +4,7 @@ use omnibus_server::Settings;
 use serde_json::{Value, json};
 
 use super::client::{JSON, Reply, exchange, get, post, request};
+use super::mcp::{WithTools, careful};
 use super::{server, server_with, server_with_keys};
 
 /// The JSON of each event.
@@ -78,6 +79,45 @@ fn the_page_needs_no_key_and_its_data_does() {
     let headers = [("authorization", "Bearer secret"), JSON];
     let with_key = exchange(server.address, &request("POST", "/ui/chat", &headers, chat.as_bytes())).unwrap();
     assert_eq!(with_key.status, 200, "{}", with_key.body);
+}
+
+/// The frames of a chat.
+fn frames(with: &WithTools, body: &Value) -> Vec<Value> {
+    let reply = post(with.server.address, "/ui/chat", &body.to_string());
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    events(&reply)
+}
+
+#[test]
+fn a_user_of_the_page_approves_or_declines_a_call() {
+    let with = careful(json!({"auto": ["s"]}));
+    let script = r#"script: call s__echo {"text":"x"} & call s__add {"a":1,"b":1} | results"#;
+    let messages = json!([{"role": "user", "content": script}]);
+    let first = frames(&with, &json!({"messages": messages, "tools": "auto"}));
+    let waiting = of_type(&first, "approval");
+    assert_eq!((&waiting[0]["name"], &waiting[0]["server"]), (&json!("echo"), &json!("s")));
+    assert_eq!((waiting.len(), &waiting[0]["arguments"]), (2, &json!(r#"{"text":"x"}"#)));
+    let decided =
+        json!([{"id": waiting[0]["id"], "approve": true}, {"id": waiting[1]["id"], "approve": false}]);
+    let body = json!({"messages": messages, "tools": "auto", "approvals": decided});
+    let second = frames(&with, &body);
+    assert_eq!(of_type(&second, "result")[0]["text"], "x");
+    let text: String = of_type(&second, "text").iter().map(|frame| frame["text"].as_str().unwrap()).collect();
+    assert!(text.contains("=The user declined this call") && text.contains("=x"), "{text}");
+    // Each is used once, by the one who has it.
+    for decisions in [decided, json!([{"id": "mcpr_none", "approve": true}])] {
+        let body = json!({"messages": messages, "tools": "auto", "approvals": decisions});
+        let reply = post(with.server.address, "/ui/chat", &body.to_string());
+        assert_eq!(
+            (reply.status, &reply.error()["code"]),
+            (400, &json!("approval_not_found")),
+            "{}",
+            reply.body
+        );
+    }
+    let body = json!({"messages": messages, "approvals": [{"id": "x", "approve": 1}]});
+    let reply = post(with.server.address, "/ui/chat", &body.to_string());
+    assert_eq!(reply.error()["param"], "approvals[0].approve");
 }
 
 #[test]

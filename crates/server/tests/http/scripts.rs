@@ -1,7 +1,10 @@
 //! Conversations in which the scripted engine calls tools: the last message of the user has the steps, as in
 //! `script: call s__echo {"text":"a"} & call f {} | say done`. Each answer is the next step.
 
-use omnibus_engine::{CallEnding, ContentPart, Delta, Event, FinishReason, Input, Message, Role, Usage};
+use omnibus_engine::{
+    CallEnding, ContentPart, Delta, EnergySource, EnergyUsage, Event, FinishReason, Input, Message, Role,
+    Usage,
+};
 
 /// The events of the next step, if the conversation is a script. Prompts are 100 tokens longer with each step, and so is what
 /// is cached of them.
@@ -9,7 +12,7 @@ pub fn events(input: &Input) -> Option<Vec<Event>> {
     let Input::Chat(chat) = input else { return None };
     let at = chat.messages.iter().rposition(|message| message.role == Role::User)?;
     let text = chat.messages[at].text()?;
-    let script = text.strip_prefix("script: ")?.to_owned();
+    let (script, energy) = script_of(&text)?;
     // The parts of one answer may be messages of their own.
     let is_assistant = |message: &Message| message.role == Role::Assistant;
     let answers =
@@ -34,9 +37,20 @@ pub fn events(input: &Input) -> Option<Vec<Event>> {
             other => panic!("a script has no `{other}`"),
         }
     }
-    let usage = Usage { prompt_tokens, cached_tokens: 100 * step, completion_tokens: 7, ..Usage::default() };
+    let usage =
+        Usage { prompt_tokens, cached_tokens: 100 * step, completion_tokens: 7, energy, ..Usage::default() };
     events.push(Event::Finished { reason: FinishReason::Stop, matched: None, usage });
     Some(events)
+}
+
+/// The steps, and the energy of each: that of `metered: …` is counted.
+fn script_of(text: &str) -> Option<(String, Option<EnergyUsage>)> {
+    let source = EnergySource::Estimate;
+    let energy = EnergyUsage { prompt_microjoules: 2_000_000, completion_microjoules: 500_000, source };
+    match text.strip_prefix("metered: ") {
+        Some(script) => Some((script.to_owned(), Some(energy))),
+        None => Some((text.strip_prefix("script: ")?.to_owned(), None)),
+    }
 }
 
 /// The results of tools that the model has read.

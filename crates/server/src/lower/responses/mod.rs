@@ -38,8 +38,9 @@ pub fn lower(
     if items_are_missing {
         return Err(ApiError::invalid("input", "`input` must have at least one item"));
     }
-    // The names of tools of MCP servers are known later.
-    if let (Some(choice), true) = (&wire.tool_choice, wire.mcp.is_empty()) {
+    // The names of tools that this server runs are known later.
+    let has_servers_tools = !wire.mcp.is_empty() || wire.search.is_some();
+    if let (Some(choice), false) = (&wire.tool_choice, has_servers_tools) {
         toolbox.check(choice)?;
     }
     let (tools, calls) = match &wire.tool_choice {

@@ -35,6 +35,8 @@ pub fn add(event: ToolEvent, arguments: &mut String, blocks: &mut Vec<Block>) {
         }
         ToolEvent::Ended { id, outcome } => blocks.push(result(id, outcome)),
         ToolEvent::Listed(_)
+        | ToolEvent::SearchStarted { .. }
+        | ToolEvent::SearchEnded { .. }
         | ToolEvent::NeedsApproval { .. }
         | ToolEvent::Limited(_)
         | ToolEvent::Stopped(_) => {}

@@ -3,6 +3,7 @@
 mod error;
 mod limits;
 mod mcp_blocks;
+mod search_blocks;
 
 use omnibus_engine::{CallEnding, Delta, Event as EngineEvent, FinishReason, StopMatch, Usage};
 use serde_json::Value;
@@ -17,18 +18,22 @@ use crate::response::{
 };
 use crate::wire::anthropic::Display;
 use crate::wire::anthropic::response::{self as wire, Block, BlockDelta, StopDelta, StreamEvent};
+use crate::wire::energy::ShownEnergy;
 
 /// Frames messages.
 #[derive(Debug)]
 pub struct MessagesFramer {
     header: ResponseHeader,
     display: Display,
+    energy: ShownEnergy,
     index: usize,
     open: Option<OpenBlock>,
     /// Whether `message_start` was sent.
     has_started: bool,
     stop: StopDelta,
     pause: Pause,
+    /// How many searches of the web were made.
+    searches: usize,
 }
 
 /// Whether a limit left calls of the last generation without results.
@@ -49,9 +54,10 @@ enum OpenBlock {
 
 impl MessagesFramer {
     /// The framer of one response.
-    pub fn new(header: ResponseHeader, display: Display) -> Self {
+    pub fn new(header: ResponseHeader, display: Display, energy: ShownEnergy) -> Self {
         let stop = StopDelta { stop_reason: "end_turn", stop_sequence: None };
-        Self { header, display, index: 0, open: None, has_started: false, stop, pause: Pause::No }
+        let pause = Pause::No;
+        Self { header, display, energy, index: 0, open: None, has_started: false, stop, pause, searches: 0 }
     }
 
     fn message(&self, content: Vec<Block>, stop: Option<StopDelta>, usage: Usage) -> wire::Message {
@@ -67,7 +73,7 @@ impl MessagesFramer {
             content,
             stop_reason,
             stop_sequence,
-            usage: usage_of(usage),
+            usage: self.usage_of(usage),
         }
     }
 
@@ -137,8 +143,32 @@ impl MessagesFramer {
                 self.open(OpenBlock::ToolUse, mcp_blocks::result(id, outcome), frames);
                 self.close(frames);
             }
+            ToolEvent::SearchStarted { id, query } => {
+                let block = search_blocks::call(&id, serde_json::Map::new());
+                self.open(OpenBlock::ToolUse, block, frames);
+                let partial_json = Value::Object(search_blocks::input(query)).to_string();
+                self.block_delta(BlockDelta::InputJsonDelta { partial_json }, frames);
+                self.close(frames);
+            }
+            ToolEvent::SearchEnded { id, found } => {
+                self.searches += usize::from(search_blocks::is_made(&found));
+                self.open(OpenBlock::ToolUse, search_blocks::result(&id, found), frames);
+                self.close(frames);
+            }
             ToolEvent::Stopped(_) => self.pause = Pause::AtLimit,
             ToolEvent::Listed(_) | ToolEvent::NeedsApproval { .. } | ToolEvent::Limited(_) => {}
+        }
+    }
+
+    fn usage_of(&self, usage: Usage) -> wire::Usage {
+        let searches = wire::ServerToolUse { web_search_requests: self.searches };
+        wire::Usage {
+            input_tokens: usage.prompt_tokens.saturating_sub(usage.cached_tokens),
+            cache_creation_input_tokens: 0,
+            cache_read_input_tokens: usage.cached_tokens,
+            output_tokens: usage.completion_tokens,
+            server_tool_use: (self.searches > 0).then_some(searches),
+            energy: self.energy.of(&usage),
         }
     }
 
@@ -146,7 +176,10 @@ impl MessagesFramer {
         let (mut blocks, mut arguments) = (Vec::new(), String::new());
         for part in parts {
             match part {
-                CompletionPart::Tool(event) => mcp_blocks::add(event, &mut arguments, &mut blocks),
+                CompletionPart::Tool(event) => match search_blocks::of(&event) {
+                    Some(block) => blocks.push(block),
+                    None => mcp_blocks::add(event, &mut arguments, &mut blocks),
+                },
                 CompletionPart::Text(text) => blocks.push(Block::Text { text }),
                 CompletionPart::Reasoning(text) => blocks.push(self.reasoning(text)),
                 CompletionPart::ToolCall(call) => blocks.push(tool_use(call)),
@@ -170,15 +203,6 @@ fn tool_use(call: ToolCall) -> Block {
 }
 fn push(event: StreamEvent, frames: &mut Frames) {
     frames.event(event.name(), &event);
-}
-
-fn usage_of(usage: Usage) -> wire::Usage {
-    wire::Usage {
-        input_tokens: usage.prompt_tokens.saturating_sub(usage.cached_tokens),
-        cache_creation_input_tokens: 0,
-        cache_read_input_tokens: usage.cached_tokens,
-        output_tokens: usage.completion_tokens,
-    }
 }
 
 /// Why a message ended. `calls` is whether it has a complete call.
@@ -243,7 +267,8 @@ impl Framer for MessagesFramer {
     }
 
     fn finish(&mut self, usage: Usage, frames: &mut Frames) {
-        push(StreamEvent::MessageDelta { delta: self.stop.clone(), usage: usage_of(usage) }, frames);
+        let usage = self.usage_of(usage);
+        push(StreamEvent::MessageDelta { delta: self.stop.clone(), usage }, frames);
         push(StreamEvent::MessageStop, frames);
     }
 
@@ -251,7 +276,7 @@ impl Framer for MessagesFramer {
         push(StreamEvent::Error { error: error::object(error) }, frames);
     }
 
-    fn full(self, completions: Vec<Completion>, usage: Usage) -> JsonBody {
+    fn full(mut self, completions: Vec<Completion>, usage: Usage) -> JsonBody {
         let completion = completions.into_iter().next().unwrap_or_default();
         let reason = completion.finish_reason.unwrap_or(FinishReason::Cancelled);
         let has_call = completion.tool_calls().any(|call| call.ending == CallEnding::Complete);
@@ -260,6 +285,7 @@ impl Framer for MessagesFramer {
             true => paused(),
             false => stop_of(reason, completion.matched, has_call),
         };
+        self.searches = completion.parts.iter().filter(|part| search_blocks::is_made_in(part)).count();
         let content = self.blocks(completion.parts);
         JsonBody::of(&self.message(content, Some(stop), usage))
     }

@@ -36,7 +36,10 @@ impl McpCalls {
                 self.stop = Some(reason.name());
                 None
             }
-            ToolEvent::Listed(_) | ToolEvent::NeedsApproval { .. } => None,
+            ToolEvent::Listed(_)
+            | ToolEvent::NeedsApproval { .. }
+            | ToolEvent::SearchStarted { .. }
+            | ToolEvent::SearchEnded { .. } => None,
         }
     }
 

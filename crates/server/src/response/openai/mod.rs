@@ -19,8 +19,9 @@ pub use limits::headers as limit_headers;
 
 use super::{Delivery, Event, Frames, TimedChoice};
 use crate::error::ApiError;
+use crate::wire::energy::ShownEnergy;
 use crate::wire::generation::{
-    Generation, ShownEnergy, ShownProgress, ShownTimings, StreamUsage, Streaming, TokenDisplay, TokenIds,
+    Generation, ShownProgress, ShownTimings, StreamUsage, Streaming, TokenDisplay, TokenIds,
 };
 use crate::wire::kv_transfer::KvTransfer;
 use crate::wire::logprobs::PromptLogprobs;
@@ -101,8 +102,7 @@ impl Include {
 
     /// The `usage` field of a response.
     fn usage_of(self, usage: Usage) -> wire::Usage {
-        let energy = usage.energy.filter(|_| self.energy == ShownEnergy::Include);
-        usage_of(Usage { energy, ..usage })
+        usage_of(usage, self.energy)
     }
 
     /// The times of a choice, when requested.
@@ -155,8 +155,8 @@ fn failed(error: &ApiError, frames: &mut Frames) {
     done(frames);
 }
 
-fn usage_of(usage: Usage) -> wire::Usage {
-    let Usage { prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, drafts, media, energy } =
+fn usage_of(usage: Usage, energy: ShownEnergy) -> wire::Usage {
+    let Usage { prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, drafts, media, energy: _ } =
         usage;
     let omnibus_engine::MediaUsage { images, audio } = media;
     let images = (images.tokens > 0).then_some(wire::ImageDetails {
@@ -179,11 +179,7 @@ fn usage_of(usage: Usage) -> wire::Usage {
             accepted_prediction_tokens: drafts.accepted,
             rejected_prediction_tokens: drafts.rejected,
         },
-        energy: energy.map(|energy| wire::Energy {
-            prompt_joules: energy.prompt_microjoules as f64 / 1e6,
-            completion_joules: energy.completion_microjoules as f64 / 1e6,
-            source: energy.source.name(),
-        }),
+        energy: energy.of(&usage),
     }
 }
 

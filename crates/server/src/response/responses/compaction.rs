@@ -7,6 +7,7 @@ use super::usage_of;
 use crate::error::ApiError;
 use crate::lower::opaque;
 use crate::response::{Completion, CompletionPart, Event, Framer, Frames, JsonBody, ResponseHeader};
+use crate::wire::energy::ShownEnergy;
 use crate::wire::responses::compaction::CompactedResponse;
 use crate::wire::responses::item_ids;
 
@@ -56,7 +57,7 @@ impl Framer for CompactionFramer {
             object: "response.compaction",
             created_at: header.created,
             output,
-            usage: usage_of(usage),
+            usage: usage_of(usage, ShownEnergy::Omit),
         }))
     }
 }

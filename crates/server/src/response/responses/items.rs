@@ -9,6 +9,8 @@ use serde_json::{Map, Value};
 use super::events::Events;
 use super::kept;
 use super::mcp_items::McpCalls;
+use super::search_items::Searches;
+use super::shown::Shown;
 use crate::lower::opaque;
 use crate::lower::responses::{ToolKind, Toolbox};
 use crate::response::custom_input::CustomInput;
@@ -34,6 +36,8 @@ pub struct Items {
     unsent: Vec<ChatLogprob>,
     /// Calls of MCP tools that have no result yet.
     mcp: McpCalls,
+    /// Searches of the web that have no result yet.
+    searches: Searches,
 }
 
 struct OpenItem {
@@ -82,15 +86,16 @@ impl ItemStatus {
 
 impl Items {
     /// No items yet.
-    pub fn new(response_id: &str, toolbox: Toolbox, encrypted: EncryptedReasoning) -> Self {
+    pub fn new(response_id: &str, toolbox: Toolbox, shown: Shown) -> Self {
         Self {
             toolbox,
-            encrypted,
+            encrypted: shown.encrypted,
             id: response_id.to_owned(),
             done: Vec::new(),
             open: None,
             unsent: Vec::new(),
             mcp: McpCalls::default(),
+            searches: Searches::new(shown.search),
         }
     }
 
@@ -128,7 +133,15 @@ impl Items {
     /// Adds what became of a tool that the server runs. Calls are items that stay open beside others, until they have results.
     pub fn tool(&mut self, event: ToolEvent, events: &mut Events, frames: &mut Frames) {
         self.close(ItemStatus::Completed, events, frames);
-        self.mcp.event(event, (&self.id, &mut self.done), events, frames);
+        match event {
+            ToolEvent::SearchStarted { id, query } => {
+                self.searches.start((id, query), (&self.id, &mut self.done), events, frames);
+            }
+            ToolEvent::SearchEnded { id, found } => {
+                self.searches.end((&id, found), &mut self.done, events, frames);
+            }
+            event => self.mcp.event(event, (&self.id, &mut self.done), events, frames),
+        }
     }
 
     fn append(&mut self, kind: &OpenKind, text: String, events: &mut Events, frames: &mut Frames) {

@@ -91,7 +91,10 @@ impl McpCalls {
                     events.push(kind, EventData::Item { output_index, item }, frames);
                 }
             }
-            ToolEvent::Limited(_) | ToolEvent::Stopped(_) => {}
+            ToolEvent::SearchStarted { .. }
+            | ToolEvent::SearchEnded { .. }
+            | ToolEvent::Limited(_)
+            | ToolEvent::Stopped(_) => {}
         }
     }
 

@@ -5,6 +5,8 @@ mod events;
 mod items;
 mod mcp_items;
 mod recorder;
+mod search_items;
+mod shown;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,15 +16,17 @@ use serde_json::Value;
 
 pub use compaction::CompactionFramer;
 pub use recorder::{ConversationExtension, Place, Recorder};
+pub use shown::Shown;
 
 use crate::error::{ApiError, ErrorKind};
 use crate::lower::responses::Toolbox;
 use crate::response::{Completion, CompletionPart, Event, Framer, Frames, JsonBody, ToolCall, ToolEvent};
+use crate::wire::energy::ShownEnergy;
+use crate::wire::responses::Generation;
 use crate::wire::responses::response::{
     ErrorObject, EventData, IncompleteDetails, InputDetails, OutputDetails, ResponseObject,
     Usage as WireUsage,
 };
-use crate::wire::responses::{EncryptedReasoning, Generation};
 use events::Events;
 use items::{ItemStatus, Items};
 
@@ -31,8 +35,7 @@ pub struct ResponsesFramer {
     response: ResponseObject,
     items: Items,
     events: Events,
-    /// Whether there is output.
-    generation: Generation,
+    shown: Shown,
     /// The limit that left calls of the last generation without results.
     stopped: Option<StopReason>,
     /// Keeps the response.
@@ -41,14 +44,9 @@ pub struct ResponsesFramer {
 
 impl ResponsesFramer {
     /// The framer of one response. `response` has no output yet.
-    pub fn new(
-        response: ResponseObject,
-        toolbox: Toolbox,
-        (encrypted, generation): (EncryptedReasoning, Generation),
-        recorder: Recorder,
-    ) -> Self {
-        let items = Items::new(&response.id, toolbox, encrypted);
-        Self { response, items, events: Events::default(), generation, stopped: None, recorder }
+    pub fn new(response: ResponseObject, toolbox: Toolbox, shown: Shown, recorder: Recorder) -> Self {
+        let items = Items::new(&response.id, toolbox, shown);
+        Self { response, items, events: Events::default(), shown, stopped: None, recorder }
     }
 
     fn record(&self) {
@@ -62,7 +60,7 @@ impl ResponsesFramer {
 
     fn end(&mut self, reason: FinishReason) {
         // A warm-up ends after the one token that makes the engine compute its prompt.
-        let reason = match (self.generation, reason) {
+        let reason = match (self.shown.generation, reason) {
             (Generation::Warmup, FinishReason::Length) => FinishReason::Stop,
             (_, reason) => reason,
         };
@@ -105,13 +103,14 @@ fn code(error: &ApiError) -> &'static str {
     }
 }
 
-fn usage_of(usage: Usage) -> WireUsage {
+fn usage_of(usage: Usage, energy: ShownEnergy) -> WireUsage {
     WireUsage {
         input_tokens: usage.prompt_tokens,
         input_tokens_details: InputDetails { cached_tokens: usage.cached_tokens, cache_write_tokens: 0 },
         output_tokens: usage.completion_tokens,
         output_tokens_details: OutputDetails { reasoning_tokens: usage.reasoning_tokens },
         total_tokens: usage.prompt_tokens + usage.completion_tokens,
+        energy: energy.of(&usage),
     }
 }
 
@@ -131,7 +130,7 @@ impl Framer for ResponsesFramer {
 
     fn event(&mut self, _choice: usize, event: Event, frames: &mut Frames) {
         match event {
-            Event::Engine(EngineEvent::Delta { .. }) if self.generation == Generation::Warmup => {}
+            Event::Engine(EngineEvent::Delta { .. }) if self.shown.generation == Generation::Warmup => {}
             Event::Engine(EngineEvent::Delta { delta, tokens }) => {
                 self.items.delta(delta, tokens, &mut self.events, frames)
             }
@@ -162,7 +161,7 @@ impl Framer for ResponsesFramer {
 
     fn finish(&mut self, usage: Usage, frames: &mut Frames) {
         self.response.output = self.items.take();
-        self.response.usage = Some(usage_of(usage));
+        self.response.usage = Some(usage_of(usage, self.shown.energy));
         self.record();
         let kind =
             if self.response.status == "completed" { "response.completed" } else { "response.incomplete" };
@@ -186,7 +185,7 @@ impl Framer for ResponsesFramer {
         // The items are those of the stream, whose frames are dropped.
         let mut dropped = Frames::default();
         let tokens = completion.part_tokens.into_iter().chain(std::iter::repeat_with(Vec::new));
-        let parts = match self.generation {
+        let parts = match self.shown.generation {
             Generation::Full => completion.parts,
             Generation::Warmup => Vec::new(),
         };
@@ -205,7 +204,7 @@ impl Framer for ResponsesFramer {
         self.items.close(ItemStatus::at_end(reason), &mut self.events, &mut dropped);
         self.end(reason);
         self.response.output = self.items.take();
-        self.response.usage = Some(usage_of(usage));
+        self.response.usage = Some(usage_of(usage, self.shown.energy));
         self.record();
         JsonBody::of(&self.response)
     }

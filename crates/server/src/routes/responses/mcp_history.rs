@@ -4,12 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use omnibus_mcp::web_search::WEB_SEARCH;
 use omnibus_mcp::{Call, offered};
 use serde_json::{Value, json};
 
 use crate::api::RequestContext;
 use crate::error::ApiError;
-use crate::mcp::{ApprovedCall, PendingCall, ServerTools};
+use crate::lower::opaque;
+use crate::mcp::{ApprovedCall, PendingCall};
 
 /// A conversation whose calls of MCP tools are calls of functions, as the model made them.
 pub struct History {
@@ -18,7 +20,7 @@ pub struct History {
     /// The servers whose tools were listed before.
     pub listed: BTreeSet<String>,
     /// Calls that were approved now.
-    approved: Vec<(ApprovedCall, PendingCall)>,
+    pub approved: Vec<(ApprovedCall, PendingCall)>,
 }
 
 /// A request for an approval in the conversation.
@@ -44,6 +46,7 @@ impl History {
                     history.listed.extend(text(item, "server_label").map(str::to_owned))
                 }
                 Some("mcp_call") => history.call(item, index)?,
+                Some("web_search_call") => history.search(item),
                 Some("mcp_approval_request") => {
                     let of = |name: &str| required(item, index, name).map(str::to_owned);
                     let request = Requested {
@@ -66,24 +69,6 @@ impl History {
         Ok(history)
     }
 
-    /// The calls that were approved now. Fails where one is not the one that the client saw.
-    pub fn approved(self, tools: &ServerTools) -> Result<Vec<ApprovedCall>, ApiError> {
-        let check = |(call, pending): (ApprovedCall, PendingCall)| {
-            let tool = tools.of_server(&pending.label, &pending.tool);
-            match tool.filter(|tool| tool.definition.hash == pending.hash) {
-                Some(_) => Ok(call),
-                None => {
-                    let message = format!(
-                        "the tool `{}` of the MCP server `{}` is not in `tools`, or has changed since its call was shown",
-                        pending.tool, pending.label
-                    );
-                    Err(ApiError::invalid("tools", message))
-                }
-            }
-        };
-        self.approved.into_iter().map(check).collect()
-    }
-
     /// A call with its result.
     fn call(&mut self, item: &Value, index: usize) -> Result<(), ApiError> {
         let of = |name: &str| required(item, index, name);
@@ -92,6 +77,16 @@ impl History {
         let result = text(item, "output").or(text(item, "error")).unwrap_or("the call has no result");
         self.push(id, &name, of("arguments")?, Some(result));
         Ok(())
+    }
+
+    /// A search of the web whose result this server made; others have no text for the model.
+    fn search(&mut self, item: &Value) {
+        let found = text(item, "encrypted_content").and_then(opaque::decode);
+        let query = item.get("action").and_then(|action| text(action, "query"));
+        if let (Some(found), Some(query)) = (found, query) {
+            let arguments = json!({"query": query}).to_string();
+            self.push(text(item, "id").unwrap_or("ws"), WEB_SEARCH, &arguments, Some(&found));
+        }
     }
 
     /// An approval or a refusal, for which there is no call yet.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use omnibus_mcp::offered;
 use serde_json::{Map, Value, json};
 
+use super::search::{self, Decode};
 use crate::error::ApiError;
 use crate::wire::fields::{Field, Fields, harmless, honoured};
 use crate::wire::mcp::{Filter, McpServer, RemotePlace, RequestedApproval, SERVERS_MAX};
@@ -121,26 +122,32 @@ fn toolsets(tools: &[Value]) -> Result<BTreeMap<String, Filter>, ApiError> {
     Ok(found)
 }
 
-/// Messages whose blocks of the connector are calls of tools and their results, as the model made and read them.
-pub fn history(messages: Vec<Value>) -> Vec<Value> {
-    messages.into_iter().flat_map(split).collect()
+/// Messages whose blocks of the connector and of the search of the web are calls of tools and their results, as the model made and
+/// read them.
+pub fn history(messages: Vec<Value>, decode: Decode) -> Vec<Value> {
+    messages.into_iter().flat_map(|message| split(message, decode)).collect()
 }
 
 /// An answer with results inside becomes several messages.
-fn split(message: Value) -> Vec<Value> {
+fn split(message: Value, decode: Decode) -> Vec<Value> {
     let Some(blocks) = message.get("content").and_then(Value::as_array) else { return vec![message] };
-    if !blocks.iter().any(|block| is(block, "mcp_tool_use") || is(block, "mcp_tool_result")) {
+    let searches = search::results(blocks, decode);
+    let is_ours = |block: &Value| is(block, "mcp_tool_use") || is(block, "mcp_tool_result");
+    if searches.is_empty() && !blocks.iter().any(is_ours) {
         return vec![message];
     }
     let (mut messages, mut answer, mut results) = (Vec::new(), Vec::new(), Vec::new());
     for block in blocks {
-        if is(block, "mcp_tool_result") {
+        let read = search::read(block, &searches);
+        if let Some(result) = read.or_else(|| is(block, "mcp_tool_result").then(|| result(block))) {
             push(&mut messages, "assistant", &mut answer);
-            results.push(result(block));
-        } else {
-            push(&mut messages, "user", &mut results);
-            answer.push(if is(block, "mcp_tool_use") { call(block) } else { block.clone() });
+            results.push(result);
+            continue;
         }
+        push(&mut messages, "user", &mut results);
+        let made = search::call(block, &searches);
+        let made = made.or_else(|| is(block, "mcp_tool_use").then(|| call(block)));
+        answer.push(made.unwrap_or_else(|| block.clone()));
     }
     push(&mut messages, "assistant", &mut answer);
     push(&mut messages, "user", &mut results);
@@ -180,7 +187,7 @@ mod tests {
             {"type": "mcp_tool_use", "id": "1", "name": "echo", "server_name": "s", "input": {"x": 1}},
             {"type": "mcp_tool_result", "tool_use_id": "1", "is_error": false, "content": "y"},
             {"type": "text", "text": "b"}]});
-        let messages = history(vec![json!({"role": "user", "content": "hi"}), message]);
+        let messages = history(vec![json!({"role": "user", "content": "hi"}), message], |_| None);
         assert_eq!(
             messages.iter().map(|message| message["role"].as_str().unwrap()).collect::<Vec<_>>(),
             ["user", "assistant", "user", "assistant"]

@@ -9,13 +9,17 @@ pub mod mcp;
 pub mod models;
 pub mod rendered;
 pub mod response;
+pub mod search;
 pub mod tools;
 
 use serde_json::Value;
 
+use super::energy::ShownEnergy;
 use super::fields::{Field, Fields, harmless, honoured, type_error};
 use super::mcp::McpServer;
 use super::structured::{StructuredOutput, json_schema};
+use super::tool_choice::ToolChoice;
+use super::web_search::{self, Need, WebSearch};
 use crate::error::ApiError;
 use blocks::Turn;
 use tools::{ToolDefinition, ToolUse};
@@ -46,6 +50,10 @@ pub const FIELDS: &[Field] = &[
     harmless("context_management", "the whole conversation is used"),
     harmless("cache_control", "every prompt is looked up in the prefix cache"),
     harmless("container", "this server runs no code"),
+    honoured(
+        "include_energy",
+        "ours: true adds `energy` to `usage`, in joules, where a sensor counts it; absent elsewhere",
+    ),
     honoured("mcp_servers", "servers whose tools this server runs, with `--mcp-config` or `--allow-mcp-url`"),
     harmless("safeguards", "a matter of the client"),
     harmless("betas", "there are no beta features to switch on"),
@@ -93,8 +101,12 @@ pub struct MessagesRequest {
     pub structured: Option<StructuredOutput>,
     /// `stream`.
     pub stream: bool,
+    /// `include_energy`.
+    pub energy: ShownEnergy,
     /// The MCP servers whose tools this server runs.
     pub mcp: Vec<McpServer>,
+    /// The search of the web.
+    pub search: Option<WebSearch>,
 }
 
 /// What becomes the prompt.
@@ -164,7 +176,14 @@ impl MessagesRequest {
         let (effort, structured) = output_config(&mut fields)?;
         let list = fields.list("tools")?.unwrap_or_default();
         let mcp = mcp::read(&mut fields, &list)?;
+        let (count, search) = (list.len(), web_search::of_anthropic(&list)?);
         let (tools, tool_use) = tools::read(list, &mut fields)?;
+        let choice = match &tool_use {
+            ToolUse::Allowed(choice, _) => Some(choice),
+            ToolUse::None => None,
+        };
+        let need = Need::of(count, choice.and_then(ToolChoice::chosen));
+        let search = search.filter(|_| choice.is_some()).map(|search| WebSearch { need, ..search });
         Ok(Self {
             model: fields.text("model")?,
             max_tokens,
@@ -174,7 +193,9 @@ impl MessagesRequest {
             stop_sequences: stop_sequences(&mut fields)?,
             structured,
             stream: fields.flag("stream")?.unwrap_or(false),
+            energy: ShownEnergy::read(&mut fields)?,
             mcp,
+            search,
             conversation: Conversation {
                 system: system(&mut fields)?,
                 turns: blocks::turns(messages)?,

@@ -3,6 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::wire::energy::Energy;
+
 /// An event of a stream, with its data.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -112,6 +114,22 @@ pub enum Block {
         /// The arguments; empty at the start of a stream.
         input: Value,
     },
+    /// A call of a tool of the API itself: the search of the web.
+    ServerToolUse {
+        /// What the result refers to.
+        id: String,
+        /// `web_search`
+        name: &'static str,
+        /// The arguments; empty at the start of a stream.
+        input: Value,
+    },
+    /// What a search of the web found.
+    WebSearchToolResult {
+        /// The call.
+        tool_use_id: String,
+        /// Pages, or an error.
+        content: Value,
+    },
     /// A call that the server makes.
     McpToolUse {
         /// What the result refers to.
@@ -181,6 +199,19 @@ pub struct Usage {
     pub cache_read_input_tokens: usize,
     /// Tokens generated.
     pub output_tokens: usize,
+    /// Searches of the web, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_tool_use: Option<ServerToolUse>,
+    /// What the message used, where that was requested and a sensor counts it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy: Option<Energy>,
+}
+
+/// Calls of tools of the API itself.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct ServerToolUse {
+    /// Searches of the web.
+    pub web_search_requests: usize,
 }
 
 /// The body of every response that is not 2xx.

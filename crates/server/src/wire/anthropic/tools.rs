@@ -15,7 +15,8 @@ pub const FIELDS: &[Field] = &[
     honoured(
         "input_schema",
         "a JSON schema; without one, tools of types `bash_…`, `text_editor_…`, `memory_…` and `computer_…` have the \
-         documented one, and those that Anthropic's servers run are left out",
+         documented one; `web_search_…` is run where \
+         [a tool searches](mcp.md#web-search), and others that Anthropic's servers run are left out",
     ),
     honoured("defer_loading", "true leaves the tool out of the prompt until a `tool_reference` names it"),
     honoured("type", "`custom`, or the type of a tool without a schema"),
@@ -33,7 +34,10 @@ pub const FIELDS: &[Field] = &[
         "strict",
         "true: the arguments of a call match the schema, in formats whose calls have a marker",
     ),
-    harmless("max_uses", "of a server's own tool"),
+    honoured("max_uses", "of a search of the web"),
+    honoured("allowed_domains", "of a search of the web"),
+    honoured("blocked_domains", "of a search of the web"),
+    harmless("user_location", "of a search of the web"),
     harmless("input_examples", "not part of the prompt"),
     harmless("allowed_callers", "only the model calls tools"),
 ];

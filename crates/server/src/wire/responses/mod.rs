@@ -15,12 +15,14 @@ pub mod tools;
 
 use serde_json::{Map, Value};
 
+use super::energy::ShownEnergy;
 use super::fields::{Field, Fields, harmless, honoured, refused, type_error};
 use super::mcp::{self, McpServer};
 use super::structured::{Enforced, Grammar, StructuredOutput, Whitespace, json_schema};
 use super::tool_choice::{self, Choice};
 use super::tools::ParallelCalls;
 use super::verbosity::{self, Verbosity};
+use super::web_search::{self, Need, WebSearch};
 use crate::error::ApiError;
 use echo::Echo;
 use input_item::InputItem;
@@ -46,7 +48,8 @@ pub const FIELDS: &[Field] = &[
     honoured("top_p", "nucleus sampling"),
     honoured(
         "tools",
-        "functions, custom tools and tools that the client runs; those that OpenAI's servers run are left out",
+        "functions, custom tools and tools that the client runs; `web_search` where [a tool searches](mcp.md#web-search); \
+         others that OpenAI's servers run are left out",
     ),
     honoured("tool_choice", "`auto`, `none`, `required`, `allowed_tools`, or the tool that must be called"),
     honoured("parallel_tool_calls", "false ends the response after its first call"),
@@ -55,7 +58,8 @@ pub const FIELDS: &[Field] = &[
     honoured(
         "include",
         "`reasoning.encrypted_content` returns the reasoning for stateless clients, `message.output_text.logprobs` \
-         the log-probabilities of the text; others are about tools that OpenAI's servers run",
+         the log-probabilities of the text, `web_search_call.action.sources` and `web_search_call.results` what searches \
+         found; others are about tools that OpenAI's servers run",
     ),
     honoured(
         "top_logprobs",
@@ -73,6 +77,10 @@ pub const FIELDS: &[Field] = &[
         "returned as sent; it limits calls that the server runs, and this server leaves all calls to the client",
     ),
     honoured("metadata", "labels of a stored response, returned as sent"),
+    honoured(
+        "include_energy",
+        "ours: true adds `energy` to `usage`, in joules, where a sensor counts it; absent elsewhere",
+    ),
     harmless("prompt_cache_retention", "cached prefixes stay until they are evicted"),
     harmless("service_tier", "there is one service tier"),
     harmless("client_metadata", "labels for the operator"),
@@ -151,6 +159,10 @@ pub struct ResponsesRequest {
     pub tools: Vec<ResponsesTool>,
     /// The MCP servers whose tools this server runs.
     pub mcp: Vec<McpServer>,
+    /// The search of the web.
+    pub search: Option<WebSearch>,
+    /// What is shown of searches.
+    pub search_details: SearchDetails,
     /// Which tools are called, and which may be. `None`: none may be.
     pub tool_choice: Option<Choice>,
     /// `text.format`.
@@ -169,6 +181,8 @@ pub struct ResponsesRequest {
     pub verbosity: Verbosity,
     /// `metadata`.
     pub metadata: Map<String, Value>,
+    /// `include_energy`.
+    pub energy: ShownEnergy,
     /// What is repeated in the response.
     pub echo: Echo,
 }
@@ -243,6 +257,7 @@ impl ResponsesRequest {
         let structured = format.map(format_of).transpose()?.flatten();
         let include = include(&mut fields)?;
         let raw_tools = fields.list("tools")?.unwrap_or_default();
+        let tool_choice = tool_choice::read(choice, !raw_tools.is_empty())?;
         let storage = match fields.flag("store")? {
             Some(false) => Storage::Discard,
             Some(true) | None => Storage::Keep,
@@ -268,7 +283,9 @@ impl ResponsesRequest {
             top_p: fields.number("top_p")?,
             tools: tools::read(&raw_tools)?,
             mcp: mcp::read_all(&raw_tools)?,
-            tool_choice: tool_choice::read(choice, !raw_tools.is_empty())?,
+            search: search(&raw_tools, tool_choice.as_ref())?,
+            search_details: SearchDetails::of(&include),
+            tool_choice,
             raw_tools,
             structured,
             parallel,
@@ -280,6 +297,7 @@ impl ResponsesRequest {
             logprobs: logprobs(&include, echo.top_logprobs),
             truncation: truncation(&mut fields)?,
             verbosity,
+            energy: ShownEnergy::read(&mut fields)?,
             echo,
             metadata: fields.object("metadata")?.unwrap_or_default(),
         })
@@ -305,6 +323,27 @@ impl ResponsesRequest {
         }
         Ok(read)
     }
+}
+
+/// What is shown of searches of the web, beside their queries.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SearchDetails {
+    /// The addresses of the pages that were found.
+    pub sources: bool,
+    /// The pages.
+    pub results: bool,
+}
+
+impl SearchDetails {
+    fn of(include: &[String]) -> Self {
+        let has = |name: &str| include.iter().any(|entry| entry == name);
+        Self { sources: has("web_search_call.action.sources"), results: has("web_search_call.results") }
+    }
+}
+
+fn search(tools: &[Value], choice: Option<&Choice>) -> Result<Option<WebSearch>, ApiError> {
+    let need = Need::of(tools.len(), choice.and_then(|choice| choice.call.chosen()));
+    Ok(web_search::of_responses(tools)?.map(|search| WebSearch { need, ..search }))
 }
 
 fn input(fields: &mut Fields) -> Result<Vec<Value>, ApiError> {

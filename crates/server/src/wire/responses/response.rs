@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::wire::energy::Energy;
 use crate::wire::logprobs::ChatLogprob;
 
 /// A response.
@@ -130,6 +131,9 @@ pub struct Usage {
     pub output_tokens_details: OutputDetails,
     /// The sum of both.
     pub total_tokens: usize,
+    /// What the response used, where that was requested and a sensor counts it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub energy: Option<Energy>,
 }
 
 /// Cached tokens among the prompt's.
@@ -217,9 +221,47 @@ pub enum OutputItem {
     /// A call of a tool that the client runs.
     #[serde(untagged)]
     Client(ClientCall),
+    /// A search of the web.
+    #[serde(untagged)]
+    Search(SearchItem),
     /// Of an MCP server: its tools, a call, or a call that waits for an approval.
     #[serde(untagged)]
     Mcp(McpItem),
+}
+
+/// A search of the web.
+#[derive(Debug, Clone, Serialize)]
+pub struct SearchItem {
+    /// `web_search_call`
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// `ws_…`
+    pub id: String,
+    /// `in_progress`, `completed` or `failed`
+    pub status: &'static str,
+    /// What was searched for.
+    pub action: SearchAction,
+    /// The pages, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub results: Option<Vec<Value>>,
+    /// What the model read, for requests that send the item back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encrypted_content: Option<String>,
+}
+
+/// What was searched for.
+#[derive(Debug, Clone, Serialize)]
+pub struct SearchAction {
+    /// `search`
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The query.
+    pub query: String,
+    /// A list with the query.
+    pub queries: Vec<String>,
+    /// Addresses of pages that were found, when requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sources: Option<Vec<Value>>,
 }
 
 /// An item of an MCP server.

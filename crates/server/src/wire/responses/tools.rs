@@ -7,12 +7,13 @@ use crate::wire::client_tools::ClientTool;
 use crate::wire::fields::{Field, Fields, count_unknown, harmless, honoured};
 use crate::wire::input_grammar::{self, InputGrammar};
 use crate::wire::mcp;
+use crate::wire::web_search;
 
 /// Fields of a tool.
 pub const FIELDS: &[Field] = &[
     honoured(
         "type",
-        "`function`, `custom`, `namespace`, `tool_search`, `mcp`, or of a tool that the client runs: `local_shell`, `shell`, \
+        "`function`, `custom`, `namespace`, `tool_search`, `mcp`, `web_search`, or of a tool that the client runs: `local_shell`, `shell`, \
          `apply_patch`, `computer` or `computer_use_preview`; others are left out",
     ),
     honoured("name", "the tool's name"),
@@ -33,8 +34,11 @@ pub const FIELDS: &[Field] = &[
     harmless("allowed_callers", "only the model calls tools"),
     harmless("execution", "the client searches"),
     harmless("defer_loading", "of a tool that a search found"),
-    harmless("external_web_access", "this server does not search"),
-    harmless("search_content_types", "this server does not search"),
+    honoured("filters", "of a search of the web: `allowed_domains` and `blocked_domains`"),
+    honoured("external_web_access", "of a search of the web: false switches it off"),
+    harmless("search_context_size", "of a search of the web"),
+    harmless("user_location", "of a search of the web"),
+    harmless("search_content_types", "of a search of the web"),
 ];
 
 /// A tool.
@@ -115,8 +119,8 @@ pub fn read(list: &[Value]) -> Result<Vec<ResponsesTool>, ApiError> {
     let mut tools = Vec::new();
     for (index, value) in list.iter().enumerate() {
         let at = format!("tools[{index}]");
-        // Tools of MCP servers are read by `mcp`.
-        if mcp::is_mcp(value) {
+        // Tools of MCP servers are read by `mcp`, and the search of the web by `web_search`.
+        if mcp::is_mcp(value) || web_search::is_search(value) {
             continue;
         }
         let Some(tool) = tool(value.clone(), &at)? else { continue };

@@ -1,10 +1,13 @@
 //! Tools of MCP servers that the server runs: scripted models call tools of scripted servers.
 
 mod chat;
+mod faults;
+mod faulty_server;
 mod limits;
 mod messages;
 mod responses;
 mod routes;
+mod web_search;
 
 use std::sync::Arc;
 use std::time::Duration;

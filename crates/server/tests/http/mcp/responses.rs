@@ -44,6 +44,15 @@ fn one_response_has_the_tools_the_calls_and_the_answer() {
 }
 
 #[test]
+fn the_energy_is_that_of_all_generations() {
+    let server = trusted();
+    let input = r#"metered: call s__add {"a":1,"b":2} | call s__add {"a":2,"b":2} | results"#;
+    let response = server.answer(PATH, &body("", json!({"input": input, "include_energy": true})));
+    let expected = json!({"prompt_joules": 6.0, "completion_joules": 1.5, "source": "estimate"});
+    assert_eq!(response["usage"]["energy"], expected);
+}
+
+#[test]
 fn events_are_those_of_the_specification() {
     let server = trusted();
     let script = r#"call s__echo {"text":"x"} & call s__fail | say done"#;
