@@ -45,7 +45,7 @@ pub struct PrefillRequest {
 pub struct PrefillAnswer {
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Those of them that were cached before.
+    /// Tokens of it that were cached before.
     pub cached_tokens: usize,
 }
 

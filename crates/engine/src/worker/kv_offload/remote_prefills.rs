@@ -9,7 +9,6 @@ use std::time::Duration;
 use omnibus_core::{HoldReason, Scheduler, SequenceId, Tick, Transfer};
 use omnibus_kv_peer::{PrefillAnswer, RemotePrefill, Request};
 
-use super::peer_tier::PeerTier;
 use super::{KvOffload, name_of, ticks};
 use crate::disk::BlockName;
 
@@ -59,18 +58,20 @@ impl RemotePrefills {
 
     /// Sequences that have waited for too long. They no longer wait.
     pub(super) fn expire(&mut self, now: Tick) -> Vec<SequenceId> {
-        let late = self.in_flight.extract_if(.., |_, (_, gives_up)| *gives_up <= now);
-        late.map(|(_, (id, _))| id).collect()
+        let mut late = Vec::new();
+        self.in_flight.retain(|_, (id, gives_up)| {
+            let is_late = *gives_up <= now;
+            late.extend(is_late.then_some(*id));
+            !is_late
+        });
+        late
     }
-}
 
-impl PeerTier {
     /// Whether a sequence's prompt may be given to a peer.
-    fn may_delegate(&mut self, scheduler: &Scheduler, id: SequenceId) -> bool {
-        let Some(prefills) = &mut self.prefills else { return false };
-        // Those that wait no longer do not come back.
-        prefills.asked.retain(|asked| scheduler.is_waiting(*asked));
-        prefills.in_flight.len() < IN_FLIGHT_MAX && !prefills.asked.contains(&id)
+    fn may_take(&mut self, scheduler: &Scheduler, id: SequenceId) -> bool {
+        // A sequence that waits no longer does not come back.
+        self.asked.retain(|asked| scheduler.is_waiting(*asked));
+        self.in_flight.len() < IN_FLIGHT_MAX && !self.asked.contains(&id)
     }
 }
 
@@ -84,7 +85,8 @@ impl KvOffload {
         (peer, at_peer): (usize, &BTreeSet<BlockName>),
         now: Tick,
     ) -> bool {
-        if !self.peers.as_mut().is_some_and(|peers| peers.may_delegate(scheduler, id)) {
+        let prefills = self.peers.as_mut().and_then(|peers| peers.prefills.as_mut());
+        if !prefills.is_some_and(|prefills| prefills.may_take(scheduler, id)) {
             return false;
         }
         let first = scheduler.block_hashes(id).first().copied().unwrap_or_default();
