@@ -1,7 +1,8 @@
 //! An HTTP client whose requests of a server end in time.
 //!
-//! Invariant: a request that the server does not answer is dropped soon after its caller has given up, and so is a stream of events
-//! that answers it. The stream of a session's own events has no limit: it lasts as long as the session.
+//! Invariant: a request that the server does not answer is dropped soon after its caller has given up, and when the connection
+//! ends; and so is a stream of events that answers it. The stream of a session's own events has no time limit: it lasts as
+//! long as the session.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,7 +18,8 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpResponseLimits,
 };
 use sse_stream::Sse;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 
 /// What a request may take beyond the time that its answer is waited for.
 const SLACK: Duration = Duration::from_millis(500);
@@ -35,6 +37,8 @@ pub struct BoundedClient {
     pub call: Duration,
     /// Longest time of other requests.
     pub other: Duration,
+    /// Its sender ends with the connection.
+    pub open: watch::Receiver<()>,
 }
 
 impl BoundedClient {
@@ -47,9 +51,10 @@ impl BoundedClient {
     }
 }
 
-/// The events until a time.
-fn until(events: Events, end: Instant) -> Events {
-    events.take_until(sleep_until(end)).boxed()
+/// Waits until a connection ends, or for this time.
+async fn over(mut open: watch::Receiver<()>, end: Instant) {
+    // Its sender sends nothing.
+    _ = timeout_at(end, open.changed()).await;
 }
 
 impl StreamableHttpClient for BoundedClient {
@@ -86,10 +91,17 @@ impl StreamableHttpClient for BoundedClient {
             custom_headers,
             limits,
         );
-        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the server did not answer in time");
-        Ok(match timeout_at(end, posted).await.map_err(late)?? {
+        let answer = tokio::select! {
+            answer = posted => answer?,
+            () = over(self.open.clone(), end) => {
+                let late = "the server did not answer in time";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, late).into());
+            }
+        };
+        Ok(match answer {
             StreamableHttpPostResponse::Sse(events, session) => {
-                StreamableHttpPostResponse::Sse(until(events, end), session)
+                let events = events.take_until(over(self.open.clone(), end)).boxed();
+                StreamableHttpPostResponse::Sse(events, session)
             }
             answer => answer,
         })

@@ -15,7 +15,7 @@ use rmcp::service::{NotificationContext, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::{ClientHandler, ClientLifecycleMode, ClientServiceExt, Peer, RoleClient, ServiceError};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::approval::Rule;
@@ -41,6 +41,8 @@ pub struct Connection {
     /// Ends when the server does.
     service: AbortOnDropHandle,
     process: Option<Process>,
+    /// Requests over HTTP end with it.
+    _open: watch::Sender<()>,
 }
 
 /// A task that ends with this.
@@ -78,6 +80,7 @@ impl Connection {
     ) -> Result<Self, String> {
         let secrets = config.place.secrets();
         let handler = Handler { changed };
+        let (open, is_open) = watch::channel(());
         let lifecycle = ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
             legacy_version: Some(ProtocolVersion::V_2025_11_25),
@@ -88,7 +91,7 @@ impl Connection {
                     Start { command, args, env, folder: folder.as_deref(), limits: *limits, rules: sandbox };
                 let (mut process, pipes) = Process::start(&start)?;
                 match handler.serve_with_lifecycle(pipes, lifecycle).await {
-                    Ok(service) => Ok(Self::new(service, Some(process))),
+                    Ok(service) => Ok(Self::new(service, Some(process), open)),
                     Err(error) => {
                         let why = reason(&error.to_string(), &secrets);
                         Err(format!("{} ({why})", process.end(&secrets).await))
@@ -100,21 +103,26 @@ impl Connection {
                     inner: client.clone(),
                     call: config.timeout,
                     other: config.start_timeout,
+                    open: is_open,
                 };
                 let transport = transport(url, headers, client)?;
                 let service = handler.serve_with_lifecycle(transport, lifecycle).await;
                 let service = service.map_err(|error| reason(&chain(&error), &secrets))?;
-                Ok(Self::new(service, None))
+                Ok(Self::new(service, None, open))
             }
         }
     }
 
-    fn new(service: RunningService<RoleClient, Handler>, process: Option<Process>) -> Self {
+    fn new(
+        service: RunningService<RoleClient, Handler>,
+        process: Option<Process>,
+        open: watch::Sender<()>,
+    ) -> Self {
         let peer = service.peer().clone();
         let service = tokio::spawn(async move {
             _ = service.waiting().await;
         });
-        Self { peer, service: AbortOnDropHandle(service), process }
+        Self { peer, service: AbortOnDropHandle(service), process, _open: open }
     }
 
     /// What calls go through.

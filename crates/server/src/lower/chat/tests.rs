@@ -209,6 +209,7 @@ fn every_field_reaches_the_engine() {
             cache_salt: Some(
                 "c",
             ),
+            cache_namespace: None,
             session_id: Some(
                 "s",
             ),

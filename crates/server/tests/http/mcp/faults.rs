@@ -276,7 +276,7 @@ fn work(seeds: &std::ops::Range<u64>, progress: &Progress) {
 
 #[test]
 fn loops_with_random_faults_end_and_leave_nothing() {
-    let seeds = cases("OMNIBUS_FUZZ_LOOPS", 300);
+    let seeds = cases("OMNIBUS_FUZZ_LOOPS", 100);
     let world = world();
     let since = Instant::now();
     let progress = Progress {
@@ -303,8 +303,7 @@ fn loops_with_random_faults_end_and_leave_nothing() {
 
     let World { with, faulty, marker, .. } = &world;
     settles("generations", || with.server.engine.requests().len(), 0);
-    // A call that timed out may stay at a server as long as the connection, which ends after three in a row.
-    settles("requests to MCP servers", || faulty.running(), 3 * FAULTY);
+    settles("requests to MCP servers", || faulty.running(), 0);
     // A server that ended is started again: one program, and what confines it.
     settles("processes", || processes(marker), 3);
     let grown = progress.resident_kib.into_inner().unwrap().zip(resident_kib());
