@@ -52,7 +52,7 @@ pub struct Architecture {
     pub norms: Norms,
     /// Further fields.
     pub extra: Extra,
-    /// Names of tensors that differ from [`NAMES`], or are not in it.
+    /// Names of tensors that differ from the common ones, or are not among them.
     pub names: &'static [(&'static str, &'static str)],
 }
 
