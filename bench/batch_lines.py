@@ -30,19 +30,21 @@ OUTPUT_TOKENS = 16
 STREAMS = (16, 32, 64, 128)
 CHAT_TOKENS = 512
 CHATS = 4
+# What the servers of a benchmark call their model, and what `omnibus batch` calls the embedded one.
+SERVED, EMBEDDED = "bench", "omnibus-mini"
 
 
-def lines(count, rng):
+def lines(count, model, rng):
     """Requests of random words, as JSON lines."""
     for number in range(count):
-        body = {"model": "bench", "max_tokens": OUTPUT_TOKENS, "temperature": 0, "ignore_eos": True,
+        body = {"model": model, "max_tokens": OUTPUT_TOKENS, "temperature": 0, "ignore_eos": True,
                 "messages": [{"role": "user", "content": serving.prose(rng, INPUT_WORDS)}]}
         yield json.dumps({"custom_id": f"line-{number}", "method": "POST", "url": "/v1/chat/completions", "body": body})
 
 
-def write(path, count, seed):
+def write(path, count, model, seed):
     with open(path, "w", encoding="utf-8") as file:
-        file.writelines(line + "\n" for line in lines(count, random.Random(seed)))
+        file.writelines(line + "\n" for line in lines(count, model, random.Random(seed)))
 
 
 def finished(path):
@@ -56,7 +58,7 @@ def finished(path):
 def killed_and_resumed(options, folder):
     """Runs the batch, with kills, and returns what became of its lines."""
     given, results = folder / "requests.jsonl", folder / "results.jsonl"
-    write(given, options.lines, seed=1)
+    write(given, options.lines, EMBEDDED, seed=1)
     command = [str(options.omnibus), "batch", "-i", str(given), "-o", str(results)]
     rng = random.Random(2)
     stops = sorted(rng.randrange(options.lines // 20, options.lines * 9 // 10) for _ in range(options.kills))
@@ -112,7 +114,7 @@ def rates(options, folder, log):
     rounds = collections.defaultdict(list)
     with serving.serving(serving.omnibus(options.omnibus, None), log) as running:
         for number in range(options.rounds + 1):
-            write(given, options.requests, seed=100 + number)
+            write(given, options.requests, SERVED, seed=100 + number)
             found = {"batch": batch_rate(options, running, given, results)}
             found |= {streams: closed_rate(options, running, streams) for streams in STREAMS}
             log_line(f"round {number}: {found}")
@@ -153,7 +155,7 @@ def chat_gaps(server, running, rng):
 def beside_a_batch(options, folder, log):
     """p50 and p95 of the gaps of a chat, alone and beside a batch, by round; and the batch's lines a second meanwhile."""
     given = folder / "beside.jsonl"
-    write(given, options.lines, seed=5)
+    write(given, options.lines, SERVED, seed=5)
     rng, rounds = random.Random(6), []
     server = serving.omnibus(options.omnibus, None, "--state-dir", folder / "state")
     with serving.serving(server, log) as running:

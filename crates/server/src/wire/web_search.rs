@@ -56,16 +56,16 @@ pub struct WebSearch {
 /// Whether a request can be answered without a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// It can: agents send the search with each request.
+    /// It can: agents offer the search whether or not a server has one.
     Optional,
-    /// It cannot: the search is the only tool, or the one that must be called.
+    /// It cannot: the search is the tool that must be called.
     Required,
 }
 
 impl Need {
-    /// The need of a request with so many tools, in which this one has to be called.
-    pub fn of(tools: usize, chosen: Option<&str>) -> Self {
-        if tools == 1 || chosen == Some(WEB_SEARCH) { Self::Required } else { Self::Optional }
+    /// The need of a request in which this tool has to be called.
+    pub fn of(chosen: Option<&str>) -> Self {
+        if chosen == Some(WEB_SEARCH) { Self::Required } else { Self::Optional }
     }
 }
 

@@ -176,13 +176,13 @@ impl MessagesRequest {
         let (effort, structured) = output_config(&mut fields)?;
         let list = fields.list("tools")?.unwrap_or_default();
         let mcp = mcp::read(&mut fields, &list)?;
-        let (count, search) = (list.len(), web_search::of_anthropic(&list)?);
+        let search = web_search::of_anthropic(&list)?;
         let (tools, tool_use) = tools::read(list, &mut fields)?;
         let choice = match &tool_use {
             ToolUse::Allowed(choice, _) => Some(choice),
             ToolUse::None => None,
         };
-        let need = Need::of(count, choice.and_then(ToolChoice::chosen));
+        let need = Need::of(choice.and_then(ToolChoice::chosen));
         let search = search.filter(|_| choice.is_some()).map(|search| WebSearch { need, ..search });
         Ok(Self {
             model: fields.text("model")?,

@@ -342,7 +342,7 @@ impl SearchDetails {
 }
 
 fn search(tools: &[Value], choice: Option<&Choice>) -> Result<Option<WebSearch>, ApiError> {
-    let need = Need::of(tools.len(), choice.and_then(|choice| choice.call.chosen()));
+    let need = Need::of(choice.and_then(|choice| choice.call.chosen()));
     Ok(web_search::of_responses(tools)?.map(|search| WebSearch { need, ..search }))
 }
 

@@ -189,7 +189,12 @@ fn a_request_that_needs_a_search_is_refused_where_there_is_none() {
     let plain = super::super::server();
     let others = with(&[("s", trusted_entry())], json!({}));
     for address in [plain.address, others.server.address] {
-        for (path, body) in [(MESSAGES, messages(RUST, json!({}))), (RESPONSES, responses(RUST, json!({})))] {
+        for (path, mut body) in
+            [(MESSAGES, messages(RUST, json!({}))), (RESPONSES, responses(RUST, json!({})))]
+        {
+            let (tool, search) =
+                (json!({"type": "tool", "name": "web_search"}), json!({"type": "web_search"}));
+            body["tool_choice"] = if path == MESSAGES { tool } else { search };
             let reply = post(address, path, &body.to_string());
             assert_eq!(reply.status, 400, "{}", reply.body);
             assert!(
@@ -198,7 +203,9 @@ fn a_request_that_needs_a_search_is_refused_where_there_is_none() {
                 reply.body
             );
         }
-        // Agents send the search beside their own tools: it is left out.
+        // Agents offer the search to every server, beside their own tools or alone: it is left out.
+        let alone = messages("say x", json!({}));
+        assert_eq!(post(address, MESSAGES, &alone.to_string()).json()["content"][0]["text"], "x");
         let function = json!({"name": "f", "input_schema": {"type": "object"}});
         let mut body = messages("say x", json!({}));
         body["tools"].as_array_mut().unwrap().push(function);
@@ -222,7 +229,9 @@ fn a_key_may_search_with_its_own_tools_alone() {
     let server = searching(Settings { keys: keys(text), ..Settings::default() });
     let reply = |key: &str| {
         let bearer = format!("Bearer {key}");
-        let body = messages(RUST, json!({})).to_string();
+        let mut body = messages(RUST, json!({}));
+        body["tool_choice"] = json!({"type": "tool", "name": "web_search"});
+        let body = body.to_string();
         let bytes = request("POST", MESSAGES, &[JSON, ("authorization", &bearer)], body.as_bytes());
         exchange(server.with.server.address, &bytes).unwrap().status
     };
