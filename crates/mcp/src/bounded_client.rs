@@ -1,8 +1,9 @@
 //! An HTTP client whose requests of a server end in time.
 //!
 //! Invariant: a request that the server does not answer is dropped soon after its caller has given up, and when the connection
-//! ends; and so is a stream of events that answers it. The stream of a session's own events has no time limit: it lasts as
-//! long as the session.
+//! ends; and so is a stream of events that answers it. Each is polled by a task of its own, because the transport of `rmcp` may
+//! wait for ever to hand a message on. The stream of a session's own events has no time limit: it lasts as long as the
+//! session.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
@@ -18,11 +19,15 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpResponseLimits,
 };
 use sse_stream::Sse;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 /// What a request may take beyond the time that its answer is waited for.
 const SLACK: Duration = Duration::from_millis(500);
+
+/// Events that wait to be handed on.
+const EVENTS_QUEUED: usize = 16;
 
 type Failure = StreamableHttpError<reqwest::Error>;
 type Headers = HashMap<HeaderName, HeaderValue>;
@@ -57,6 +62,27 @@ async fn over(mut open: watch::Receiver<()>, end: Instant) {
     _ = timeout_at(end, open.changed()).await;
 }
 
+/// Events as a task of their own reads them, until a time.
+fn forwarded(events: Events, over: impl Future<Output = ()> + Send + 'static) -> Events {
+    let (sender, receiver) = mpsc::channel(EVENTS_QUEUED);
+    tokio::spawn(async move {
+        let forward = async {
+            let mut events = events;
+            while let Some(event) = events.next().await {
+                if sender.send(event).await.is_err() {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = forward => {}
+            () = sender.closed() => {}
+            () = over => {}
+        }
+    });
+    stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver))).boxed()
+}
+
 impl StreamableHttpClient for BoundedClient {
     type Error = reqwest::Error;
 
@@ -82,29 +108,33 @@ impl StreamableHttpClient for BoundedClient {
         custom_headers: Headers,
         limits: StreamableHttpResponseLimits,
     ) -> Result<StreamableHttpPostResponse, Failure> {
-        let end = self.end_of(&message);
-        let posted = self.inner.post_message_with_response_limits(
-            uri,
-            message,
-            session_id,
-            auth_header,
-            custom_headers,
-            limits,
-        );
-        let answer = tokio::select! {
-            answer = posted => answer?,
-            () = over(self.open.clone(), end) => {
-                let late = "the server did not answer in time";
-                return Err(io::Error::new(io::ErrorKind::TimedOut, late).into());
-            }
-        };
-        Ok(match answer {
-            StreamableHttpPostResponse::Sse(events, session) => {
-                let events = events.take_until(over(self.open.clone(), end)).boxed();
-                StreamableHttpPostResponse::Sse(events, session)
-            }
-            answer => answer,
-        })
+        let (client, open, end) = (self.inner.clone(), self.open.clone(), self.end_of(&message));
+        let mut posting = JoinSet::new();
+        posting.spawn(async move {
+            let posted = client.post_message_with_response_limits(
+                uri,
+                message,
+                session_id,
+                auth_header,
+                custom_headers,
+                limits,
+            );
+            let answer = tokio::select! {
+                answer = posted => answer?,
+                () = over(open.clone(), end) => {
+                    let late = "the server did not answer in time";
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, late).into());
+                }
+            };
+            Ok(match answer {
+                StreamableHttpPostResponse::Sse(events, session) => {
+                    StreamableHttpPostResponse::Sse(forwarded(events, over(open, end)), session)
+                }
+                answer => answer,
+            })
+        });
+        let ended = || Err(io::Error::other("the request ended").into());
+        posting.join_next().await.and_then(Result::ok).unwrap_or_else(ended)
     }
 
     async fn delete_session(
