@@ -22,6 +22,7 @@ use crate::approval::Rule;
 use crate::arguments::Arguments;
 use crate::bounded_client::BoundedClient;
 use crate::definition::Definition;
+use crate::dropped_transport::DroppedTransport;
 use crate::error::CallError;
 use crate::guard::LINE_BYTES_MAX;
 use crate::listing::{self, OfferedTool};
@@ -106,6 +107,7 @@ impl Connection {
                     open: is_open,
                 };
                 let transport = transport(url, headers, client)?;
+                let transport = DroppedTransport::new(transport);
                 let service = handler.serve_with_lifecycle(transport, lifecycle).await;
                 let service = service.map_err(|error| reason(&chain(&error), &secrets))?;
                 Ok(Self::new(service, None, open))

@@ -12,6 +12,7 @@ mod bounded_client;
 mod config;
 mod connection;
 mod definition;
+mod dropped_transport;
 mod environment;
 mod error;
 mod guard;
