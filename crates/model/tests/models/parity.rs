@@ -38,6 +38,10 @@ fn the_cpu_primitives_give_the_golden_logits() {
     }
 }
 
+/// Models whose rotation takes its base from the end of each call (dynamic NTK): cached keys have an older base, so a prefix that
+/// is computed at once has other logits, in the reference, too.
+const DYNAMIC_NTK: &[&str] = &["internlm2", "internlm3", "llama.dynamic"];
+
 /// Weights that the reference has not seen. MLX's operations, which give the reference's logits of the first seed, say what the
 /// logits of each prefix are, computed at once.
 #[test]
@@ -47,6 +51,9 @@ fn weights_of_a_second_seed_give_the_same_logits_in_every_way() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
     let wrong = cores::each(fixtures(&directory, &[]).unwrap(), |path| {
         let mut fixture = Fixture::read(&path).unwrap();
+        if DYNAMIC_NTK.contains(&fixture.name.as_str()) {
+            return Vec::new();
+        }
         let model = |kernels| fixture.model_of(fixture.weights_of_seed(SEED).unwrap(), kernels).unwrap();
         let [reference, fastest] = [Kernels::Mlx, Kernels::fastest()].map(model);
         for prompt in &mut fixture.prompts {
