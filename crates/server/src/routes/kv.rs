@@ -35,8 +35,17 @@ pub async fn prefill(State(app): State<Arc<App>>, request: Request) -> Result<Js
     // Only for a replica that can use the blocks.
     let replica = BlockQuery { fingerprint: wire.fingerprint, names: Vec::new() };
     blocking(move || app.engine.find_blocks(replica)?.map_err(refused)).await?;
-    let usage = call.compute(wire.tokens, wire.cache_salt).await?;
+    let usage = call.compute(wire.tokens, wire.cache_salt).await;
+    let usage = usage.map_err(about_tokens)?;
     Ok(Json(PrefillAnswer { prompt_tokens: usage.prompt_tokens, cached_tokens: usage.cached_tokens }))
+}
+
+/// Errors of a prompt are about the field that has it here.
+fn about_tokens(error: ApiError) -> ApiError {
+    match error.param() {
+        Some("prompt") => error.with_param("tokens"),
+        _ => error.with_input_param("tokens"),
+    }
 }
 
 /// The blocks that this server has, each as a file of the disk cache, one after the other.
