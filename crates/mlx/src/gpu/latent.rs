@@ -168,12 +168,13 @@ impl PagedLatents {
     /// One row an item, `longest` keys at most. Inputs and outputs of the first plan are the kernel's; a second plan, if
     /// there is one, takes the partial results and the items, and gives the result `[rows, heads · latent_dim]`.
     pub fn decode(&self, dialect: Dialect, rows: i32, items: i32, longest: i32) -> Vec<Plan> {
-        let wanted = match self.decodes_on_tensor_cores(dialect) {
-            true => TENSOR_GROUPS_WANTED,
-            false => GROUPS_WANTED,
+        // The last group of a tile adds up what all have left: more splits of few keys cost more than they save.
+        let (wanted, share) = match self.decodes_on_tensor_cores(dialect) {
+            true => (TENSOR_GROUPS_WANTED, 3.0),
+            false => (GROUPS_WANTED, 2.0),
         };
         let busy = wanted / (items * self.shape.heads / self.shape.group_heads()).max(1);
-        let splits = busy.min((f64::from(longest.max(1)).sqrt() / 2.0) as i32).max(1);
+        let splits = busy.min((f64::from(longest.max(1)).sqrt() / share) as i32).max(1);
         self.decode_split(dialect, rows, items, splits)
     }
 
