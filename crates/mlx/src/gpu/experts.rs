@@ -42,13 +42,14 @@ const EXPERTS_MAX: i32 = 512;
 const ONE_BY_ONE_MAX: i32 = 16;
 
 /// Of the product by persistent groups: groups, simd groups of each, and tiles of 16 rows of `w` that a simd group multiplies
-/// together. From so many pairs of an expert on, a ring of three units is faster than one of two. Measured on an H200 with 128 experts.
+/// together. With so many pairs of an expert a ring of three units is faster than one of two; with more the room is better used for rows of
+/// `x`. Measured on an H200 with 128 experts, and with 64.
 const FLOW_GROUPS: i32 = 132;
 const FLOW_SIMDS: i32 = 8;
 const FLOW_ROW_TILES: i32 = 2;
-const FLOW_PAIRS_OF_TWO_STAGES: i32 = 12;
-/// Pairs of an expert, on average, that it has at most. Measured on an H200 with 64 experts of 2,048 to 2,816: 48 pairs take 202 us, 237
-/// and 207 if the weights are unpacked first.
+const FLOW_PAIRS_OF_THREE_STAGES: std::ops::Range<i32> = 12..20;
+/// Pairs of an expert, on average, that it has at most. Measured on an H200 with 64 experts of 2,048 to 2,816: 64 pairs take 252 us, 240
+/// and 215 if the weights are unpacked first.
 const FLOW_PAIRS_OF_EXPERT_MAX: i32 = 64;
 /// Tiles of 8 rows of `x` that it has in shared memory at most.
 const FLOW_COLUMNS_MAX: i32 = 4;
@@ -116,8 +117,7 @@ impl ExpertProduct {
             return None;
         }
         let stage = FLOW_ROW_TILES * (16 * 128 + 16 * 2 * (512 / group));
-        // With more pairs of an expert its weights are in use longer.
-        let stages = if self.pairs / self.experts < FLOW_PAIRS_OF_TWO_STAGES { 2 } else { 3 };
+        let stages = if FLOW_PAIRS_OF_THREE_STAGES.contains(&(self.pairs / self.experts)) { 3 } else { 2 };
         let slot = self.inputs * 16 + self.inputs / 64 * 32;
         let ring = FLOW_SIMDS * stages * stage;
         let columns = ((SHARED_MAX - ring) / slot).min(FLOW_COLUMNS_MAX);

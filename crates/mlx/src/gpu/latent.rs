@@ -187,8 +187,8 @@ impl PagedLatents {
         dialect == Dialect::Cuda && types && latents && rope_dim % 32 == 0 && rope_dim <= 128
     }
 
-    /// Keys of a piece, pieces in threadgroup memory at once, and its bytes beside what the kernel declares: up to 184 KiB of
-    /// an H200's 227, and 71 KiB, with which the kernel fits the 99 that Ada and consumer Blackwell have.
+    /// Keys of a piece, pieces in threadgroup memory at once, and its bytes beside what the kernel declares: up to 183 KiB of
+    /// an H200's 227, and up to 61 KiB, with which the kernel fits the 99 that Ada and consumer Blackwell have.
     fn tensor_pieces(&self) -> [i32; 3] {
         let (keys, pieces) = match self.unit {
             MatrixUnit::Warpgroup => (64, 2),

@@ -350,6 +350,37 @@ fn attention_to_latents_on_tensor_cores_equals_its_reference() {
     check("attn_latent_mma", Dialect::Cuda, &cases);
 }
 
+/// Splits of a row's keys by items and by the longest context, for one tile of heads and for eight.
+#[test]
+fn splits_keep_multiprocessors_busy_and_fit_their_memory() {
+    let of = |heads, unit| PagedLatents {
+        dtype: Bf16,
+        pool: Bf16,
+        shape: shape(heads, 512, 64),
+        block_size: 16,
+        scale: 1.0,
+        unit,
+    };
+    let [small, large] = [MatrixUnit::SimdGroup, MatrixUnit::Warpgroup];
+    // KiB of Hopper, and of the least that a GPU with tensor cores of bf16 has.
+    for (unit, memory) in [(large, 227), (small, 99)] {
+        for (heads, items, longest, splits) in [
+            (16, 1, 1024, 10),
+            (16, 8, 1024, 10),
+            (16, 32, 1024, 4),
+            (16, 256, 1024, 1),
+            (16, 1, 65_536, 85),
+            (128, 1, 4096, 16),
+            (128, 8, 4096, 2),
+        ] {
+            let plan = of(heads, unit).decode(Dialect::Cuda, items, items, longest).remove(0);
+            assert_eq!(plan.groups, [splits, heads / 16, items], "{heads} heads, {items} items of {longest}");
+            let declared = 12;
+            assert!(plan.shared_bytes() <= (memory - declared) << 10, "{}", plan.shared_bytes());
+        }
+    }
+}
+
 #[test]
 fn latents_are_gathered_in_order() {
     check("latent_gather_cuda", Dialect::Cuda, &gathers());
