@@ -15,7 +15,7 @@ pub(super) struct Compiling<J> {
 
 struct Waiting<J> {
     job: J,
-    asked: Instant,
+    requested: Instant,
     /// Since when it waits for nothing but its own grammar; for one that has not begun, since when no other began or ended.
     since: Instant,
     has_begun: bool,
@@ -31,9 +31,9 @@ impl<J> Compiling<J> {
         self.jobs.is_empty()
     }
 
-    /// A job's grammar is asked for.
+    /// A job's grammar is requested.
     pub(super) fn insert(&mut self, id: JobId, job: J, now: Instant) {
-        self.jobs.insert(id, Waiting { job, asked: now, since: now, has_begun: false });
+        self.jobs.insert(id, Waiting { job, requested: now, since: now, has_begun: false });
     }
 
     /// A job's grammar is being compiled from now on.
@@ -47,7 +47,7 @@ impl<J> Compiling<J> {
     /// A job's grammar is compiled, or is not needed any more: the job, and how long it waited.
     pub(super) fn remove(&mut self, id: JobId, now: Instant) -> Option<(J, Duration)> {
         self.advance(now);
-        self.jobs.remove(&id).map(|waiting| (waiting.job, now.saturating_duration_since(waiting.asked)))
+        self.jobs.remove(&id).map(|waiting| (waiting.job, now.saturating_duration_since(waiting.requested)))
     }
 
     /// All begin to wait only now: none could be compiled.
