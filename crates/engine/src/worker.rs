@@ -40,6 +40,7 @@ use std::thread::JoinHandle;
 
 use omnibus_model::{Head, Kernels, Loading, Model, ModelPart, Source};
 
+use crate::command_buffers::{self, Chip};
 use crate::device_memory::DeviceMemory;
 use crate::error::StartError;
 use crate::front::tokenizer_of;
@@ -163,6 +164,8 @@ fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -
     }
     let draft = ranks::without_head(LoadedDrafter::load(source, &model, settings)?, settings)?;
     let mut settings = settings.on(mlx::device::default().map_err(StartError::new)?);
+    settings.tuning.step_time =
+        Chip::of_this_machine().map(|chip| command_buffers::step_time(chip, model.network()));
     let prompt_file = prompt_file::PromptFile::open(&mut settings, source, model.blueprint())?;
     let settings = &settings;
     let media_memory = media.as_ref().map(|media| media.memory(source)).unwrap_or_default();
