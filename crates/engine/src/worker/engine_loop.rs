@@ -36,7 +36,6 @@ use super::kv_offload::{Idleness, KvOffload};
 use super::memory::BufferCache;
 use super::prompt_file::PromptFile;
 use super::step_input::{RequestRows, StepInput};
-use crate::buffer_count::{BufferBound, MlxBuffers};
 use crate::energy::EnergyUsage;
 use crate::error::Failure;
 use crate::event::FinishReason;
@@ -67,7 +66,6 @@ pub(super) struct EngineLoop {
     energy: Option<LoopEnergy>,
     grammars: Grammars,
     buffer_cache: BufferCache,
-    buffer_bound: BufferBound,
     /// Whether blocks wait to be copied out while the loop is idle.
     pending_offload: PendingOffload,
     idle_since: Option<Instant>,
@@ -188,7 +186,6 @@ impl EngineLoop {
             energy,
             grammars,
             buffer_cache: BufferCache::default(),
-            buffer_bound: BufferBound::default(),
             pending_offload: PendingOffload::No,
             idle_since: None,
             jobs: BTreeMap::new(),
@@ -250,7 +247,7 @@ impl EngineLoop {
     }
 
     fn advance(&mut self) -> mlx::Result<()> {
-        self.buffer_bound.hold(&mut MlxBuffers);
+        self.buffer_cache.hold_count();
         let now = self.now();
         if let Some(offload) = &mut self.offload {
             offload.finish_reads(&mut self.scheduler, &mut self.device, now)?;

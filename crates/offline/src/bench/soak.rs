@@ -11,7 +11,8 @@ use omnibus_core::Stats as SchedulerStats;
 use omnibus_engine::{Stats, TokenUpdate};
 use serde::Serialize;
 
-use super::{BenchEngine, MemoryUse};
+use super::BenchEngine;
+use super::measured::MemoryUse;
 
 /// Prefixes that prompts share.
 const PREFIXES: usize = 8;
