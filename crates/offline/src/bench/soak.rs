@@ -169,7 +169,7 @@ impl BenchEngine {
     }
 }
 
-/// What an update asks for.
+/// What follows from an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     Wait,

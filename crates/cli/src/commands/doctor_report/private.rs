@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::environment;
 
-/// Folders that hold users' home folders.
-const HOMES: [&str; 2] = ["/Users/", "/home/"];
+/// Folders of the root that hold users' home folders.
+const HOMES: [&str; 2] = ["Users", "home"];
 /// What ends the name of a folder in a text.
 const ENDS: [char; 9] = ['/', ' ', '\n', '\t', '"', '\'', '`', ':', ','];
 
@@ -43,9 +43,10 @@ impl Private {
     }
 }
 
-/// The text with `~` for each folder below `homes`.
+/// The text with `~` for each folder below a folder `homes`.
 fn without_names(text: &str, homes: &str) -> String {
-    let mut parts = text.split(homes);
+    let homes = format!("/{homes}/");
+    let mut parts = text.split(&homes);
     let mut kept = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let end = part.find(ENDS).unwrap_or(part.len());
@@ -59,17 +60,20 @@ fn without_names(text: &str, homes: &str) -> String {
 mod tests {
     use super::*;
 
+    /// Texts with `HOME` for a folder of homes.
     fn check(text: &str, expected: &str) {
-        let private = Private::of(["/root".to_owned(), "/private/home/ada/".to_owned(), "/".to_owned()]);
-        assert_eq!(private.hide(text), expected);
+        let private = Private::of(["/srv/root".to_owned(), "/srv/homes/ada/".to_owned(), "/".to_owned()]);
+        for homes in HOMES {
+            assert_eq!(private.hide(&text.replace("HOME", homes)), expected);
+        }
     }
 
     #[test]
     fn home_folders_are_hidden() {
-        check("/root/.cache/omnibus and /root", "~/.cache/omnibus and ~");
-        check("at /private/home/ada/x", "at ~/x");
-        check("`/Users/ada`: /home/bob/lib/libmlx.so", "`~`: ~/lib/libmlx.so");
-        check("/home/bob", "~");
+        check("/srv/root/.cache/omnibus and /srv/root", "~/.cache/omnibus and ~");
+        check("at /srv/homes/ada/x", "at ~/x");
+        check("`/HOME/ada`: /HOME/bob/lib/libmlx.so", "`~`: ~/lib/libmlx.so");
+        check("/HOME/bob", "~");
         check("/usr/lib/libmlx.so", "/usr/lib/libmlx.so");
     }
 }
