@@ -30,6 +30,7 @@ pub mod sim;
 mod spans;
 pub mod statistic;
 mod stats;
+mod step_time;
 
 pub use cost::{
     CostModel, DraftCost, DraftLoad, RowCurve, StepCost, StepLoad, Transfer, TransferCost, TransferCosts,
@@ -50,3 +51,4 @@ pub use settings::{
     StageLimits, StaticBatch, StepLimits, SwapSettings, Tuning,
 };
 pub use stats::{CacheMisses, DraftPosition, GroupStats, STATISTICS, SessionInfo, Stats};
+pub use step_time::StepTime;

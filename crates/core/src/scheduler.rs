@@ -213,9 +213,17 @@ impl Scheduler {
         faulty.and_then(|id| self.end(id, failed(id))).into_iter().collect()
     }
 
-    /// The most the next step may do; less than the settings say after a failed step, for a while.
+    /// The most the next step may do; less than the settings say after a failed step, for a while, and where
+    /// [`crate::Tuning::step_time`] says so.
     pub fn limits(&self) -> StepLimits {
-        self.recovery.limits()
+        let limits = self.recovery.limits();
+        let Some(step_time) = self.settings.tuning.step_time else { return limits };
+        let prompts = self.sequences.running().filter(|sequence| sequence.computed < sequence.prompt);
+        let context = prompts.map(|sequence| sequence.computed).max().unwrap_or(0);
+        let tokens = step_time.tokens(&self.cost, context, limits.tokens);
+        // Every running sequence still has its next token.
+        let tokens = tokens.max(self.sequences.running_count().saturating_add(1)).min(limits.tokens);
+        StepLimits { tokens, ..limits }
     }
 
     /// The blocks of a sequence in a group, as of the last [`Self::apply`]. Panics if the sequence is not there.

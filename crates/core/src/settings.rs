@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::drafting::DraftPolicy;
 use crate::request::Tick;
+use crate::step_time::StepTime;
 
 /// Layers that share one pool of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +64,9 @@ pub struct Tuning {
     pub stages: StageLimits,
     /// Of all schedules.
     pub drafts: DraftPolicy,
+    /// How long a step with prefill may take. `None`: as long as its tokens take.
+    #[serde(default)]
+    pub step_time: Option<StepTime>,
 }
 
 /// When a batch begins.

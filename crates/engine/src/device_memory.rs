@@ -7,6 +7,7 @@ pub(crate) mod mac;
 
 use mlx::device::{Backend, Device, Info};
 
+use crate::available_memory::available_bytes;
 use crate::memory_plan::{MemoryLimit, MemoryPlan};
 use crate::settings::WiredLimit;
 
@@ -84,7 +85,7 @@ impl DeviceMemory {
             total_bytes: info.memory_size.map(|bytes| bytes as u64),
             free_bytes: info.free_memory.map(|bytes| bytes as u64 + held),
             working_set_bytes: info.max_recommended_working_set_size.map(|bytes| bytes as u64),
-            host_bytes: linux_number("/proc/meminfo", "MemAvailable:").map(|kib| kib * 1024 + ours),
+            host_bytes: available_bytes().filter(|_| cfg!(target_os = "linux")).map(|bytes| bytes + ours),
             group_bytes: control_group_bytes(),
             allocator_bytes: mlx::memory::memory_limit() as u64,
             requested_bytes,
@@ -223,13 +224,6 @@ fn control_group_bytes() -> Option<u64> {
     let path = own.lines().find_map(|line| line.strip_prefix("0::"))?;
     let text = std::fs::read_to_string(format!("/sys/fs/cgroup{path}/memory.max")).ok()?;
     text.trim().parse().ok()
-}
-
-/// The number after a word at the start of a line.
-fn linux_number(file: &str, word: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(file).ok()?;
-    let line = text.lines().find(|line| line.starts_with(word))?;
-    line.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// The first number of the version of macOS, where this is one.

@@ -12,8 +12,11 @@
 //! waits for a client.
 
 mod alignment;
+mod available_memory;
+mod buffer_count;
 mod cluster;
 mod cluster_settings;
+mod command_buffers;
 mod device_memory;
 mod digest;
 mod disk;
@@ -56,6 +59,7 @@ mod whisper;
 mod worker;
 
 pub use alignment::{AlignedTokens, Alignment};
+pub use buffer_count::BufferStats;
 pub use cluster::{Cluster, FollowerPlace, Host, Reach, Secret, read_hosts, read_ring, run_follower};
 pub use cluster_settings::divided_among;
 pub use device_memory::mac::{MACS, Mac};
@@ -80,7 +84,7 @@ pub use info::{
 pub use library::{check_library, expected_library_version, library_is_loaded, library_path};
 pub use load_progress::LoadProgress;
 pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
-pub use machine::{Gpu, Machine, machine};
+pub use machine::{Gpu, Machine, device_properties, machine};
 pub use media::{ByteBudget, MediaBytes, MediaItem, MediaSource, Reserved};
 pub use memory_plan::{MemoryLimit, MemoryPlan, gigabytes};
 pub use message::{BlockQuery, BlocksRefused};

@@ -1,5 +1,7 @@
 //! The machine's backend and GPU.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// The machine, as MLX sees it.
@@ -20,6 +22,17 @@ pub struct Gpu {
     pub name: String,
     /// Bytes of memory; on a Mac the machine's.
     pub memory_bytes: Option<u64>,
+}
+
+/// What MLX says about the device that models run on, but for what identifies the piece of hardware.
+pub fn device_properties() -> BTreeMap<String, String> {
+    let device = match mlx::device::gpu_available() {
+        true => mlx::device::Device::Gpu,
+        false => mlx::device::Device::Cpu,
+    };
+    let mut properties = mlx::device::info_of(device).unwrap_or_default().properties;
+    properties.retain(|name, _| !name.contains("uuid") && !name.contains("serial"));
+    properties
 }
 
 /// Asks MLX. Loads no model.

@@ -11,6 +11,7 @@ use omnibus_kv_events::PublisherStats;
 use omnibus_kv_peer::PeerStats;
 use serde::{Deserialize, Serialize};
 
+use crate::buffer_count::BufferStats;
 use crate::energy::EnergyStats;
 
 /// A session, by its id in the engine.
@@ -53,6 +54,8 @@ pub struct Stats {
     pub peak_memory_bytes: u64,
     /// Bytes in MLX's buffer cache.
     pub cache_memory_bytes: u64,
+    /// Buffers of Metal's allocator.
+    pub buffers: BufferStats,
     /// Restarts of the engine process.
     pub engine_restarts_total: u64,
     /// Failed loads of the model after the first successful one.
@@ -105,6 +108,8 @@ impl Stats {
         sum.active_memory_bytes += other.active_memory_bytes;
         sum.peak_memory_bytes += other.peak_memory_bytes;
         sum.cache_memory_bytes += other.cache_memory_bytes;
+        sum.buffers.count += other.buffers.count;
+        sum.buffers.limit += other.buffers.limit;
         sum.retry_after_s = self.retry_after_s.min(other.retry_after_s);
         sum
     }
@@ -300,6 +305,19 @@ pub const STATISTICS: &[Statistic<Stats>] = &[
     Statistic::gauge("omnibus_memory_cache_bytes", "memory kept by MLX's allocator for reuse", |stats| {
         stats.cache_memory_bytes as f64
     }),
+    Statistic::gauge(
+        "omnibus_metal_buffers",
+        "buffers of Metal's allocator, those kept for reuse included",
+        |stats| stats.buffers.count as f64,
+    ),
+    Statistic::gauge("omnibus_metal_buffers_limit", "most buffers that the system allows", |stats| {
+        stats.buffers.limit as f64
+    }),
+    Statistic::total(
+        "omnibus_metal_buffer_cache_clears_total",
+        "times that buffers kept for reuse were given back because there were too many",
+        |stats| Count(&mut stats.buffers.cache_clears_total),
+    ),
     Statistic::gauge(
         "omnibus_cost_model_error_ratio",
         "recent error of predicted step times, relative to the measured times",

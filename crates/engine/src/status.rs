@@ -6,6 +6,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::buffer_count::BufferStats;
 use crate::error::Failure;
 use crate::info::Health;
 use crate::memory_response::Response;
@@ -184,16 +185,23 @@ impl EngineStatus {
 
     /// Whether there is memory for new requests.
     pub(crate) fn admits(&self) -> bool {
-        *lock(&self.memory_response) != Response::RefuseRequests
+        let has_memory = *lock(&self.memory_response) != Response::RefuseRequests;
+        has_memory && !self.buffers().refuses_requests()
     }
 
     /// Whether one replica or more makes progress. What is not well is named.
     pub(crate) fn health(&self) -> Health {
         let health = self.progress();
-        match lock(&self.memory_response).detail() {
-            "" => health,
-            pressure => Health { detail: format!("{}; {pressure}", health.detail), ..health },
-        }
+        let (pressure, buffers) = (lock(&self.memory_response).detail(), self.buffers().detail());
+        let parts = [health.detail.as_str(), pressure, &buffers].into_iter().filter(|part| !part.is_empty());
+        let detail = parts.collect::<Vec<_>>().join("; ");
+        Health { detail, ..health }
+    }
+
+    /// Of the replica whose process has the most.
+    fn buffers(&self) -> BufferStats {
+        let each = self.replicas.iter().map(|replica| lock(replica).stats.buffers);
+        each.max_by_key(|buffers| buffers.count).unwrap_or_default()
     }
 
     fn progress(&self) -> Health {
@@ -287,6 +295,21 @@ mod tests {
     fn an_engine_hangs_after_the_watchdogs_limit() {
         assert!(is_alive(120, 90));
         assert!(!is_alive(60, 90));
+    }
+
+    #[test]
+    fn too_many_metal_buffers_end_admission_until_they_are_fewer() {
+        let status = EngineStatus::new(1, Duration::from_secs(60));
+        let report = |count| {
+            let buffers = BufferStats { count, limit: 499_000, cache_clears_total: 0 };
+            let stats = Stats { buffers, ..Stats::default() };
+            status.replicas()[0].update(Some(Box::new(StatsReport { stats, steps: Vec::new() })), Vec::new());
+            (status.admits(), status.health().detail)
+        };
+        assert_eq!(report(200_000), (true, "idle".to_owned()));
+        let refusing = "idle; 300000 of 499000 Metal buffers are in use: new requests are refused";
+        assert_eq!(report(300_000), (false, refusing.to_owned()));
+        assert!(report(1_000).0);
     }
 
     #[test]

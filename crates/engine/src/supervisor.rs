@@ -11,6 +11,7 @@ mod input;
 mod job_journal;
 mod journaled_job;
 mod load_retry;
+mod memory_left;
 mod replicas;
 mod start;
 mod termination;
@@ -29,11 +30,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::available_memory::available_bytes;
 use crate::error::StartError;
 use crate::event::FinishReason;
 use crate::load_progress::LoadWatch;
 use crate::log_span::in_this;
 use crate::media::MediaKey;
+use crate::memory_plan::gigabytes;
 use crate::message::{Command, JobId, JobReport, JobUpdate, Ready, Report};
 use crate::process::wire::{self, FromEngine, Start, ToEngine};
 use crate::status::ReplicaStatus;
@@ -42,6 +45,7 @@ use input::Input;
 use job_journal::{Cancelled, JobJournal};
 use journaled_job::JournaledJob;
 use load_retry::LoadRetry;
+use memory_left::MemoryLeft;
 use replicas::Replicas;
 pub(crate) use start::{Outputs, Supervised, start};
 use termination::terminate;
@@ -94,6 +98,7 @@ struct Supervisor {
     load_retry: LoadRetry,
     restart_at: Option<Instant>,
     adapters: LoadingAdapters,
+    memory_left: MemoryLeft,
 }
 
 struct EngineProcess {
@@ -404,6 +409,12 @@ impl Supervisor {
     }
 
     fn spawn(&mut self) -> io::Result<()> {
+        let left = self.memory_left.starting(available_bytes());
+        metrics::gauge!("omnibus_engine_memory_left_bytes").set(left.unwrap_or_default() as f64);
+        if let Some(bytes) = left {
+            let fewer = gigabytes(bytes);
+            tracing::warn!(%fewer, "the machine has less memory than before the engine's first process");
+        }
         let (ours, theirs) = UnixStream::pair()?;
         // A process that does not read for this long hangs.
         ours.set_write_timeout(Some(self.isolation.watchdog))?;

@@ -40,6 +40,7 @@ use std::thread::JoinHandle;
 
 use omnibus_model::{Head, Kernels, Loading, Model, ModelPart, Source};
 
+use crate::command_buffers::{self, Chip};
 use crate::device_memory::DeviceMemory;
 use crate::error::StartError;
 use crate::front::tokenizer_of;
@@ -162,7 +163,7 @@ fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -
         model.limit_adapter_bytes(bytes);
     }
     let draft = ranks::without_head(LoadedDrafter::load(source, &model, settings)?, settings)?;
-    let mut settings = settings.on(mlx::device::default().map_err(StartError::new)?);
+    let mut settings = settings_on_device(settings, &model)?;
     let prompt_file = prompt_file::PromptFile::open(&mut settings, source, model.blueprint())?;
     let settings = &settings;
     let media_memory = media.as_ref().map(|media| media.memory(source)).unwrap_or_default();
@@ -201,6 +202,14 @@ fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -
     let grammars = grammars::Grammars::new(source, ready.vocab_size, &settings.grammar_limits);
     let drafts = drafts_of(settings, asked)?;
     Ok(Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars, drafts, energy })
+}
+
+/// The settings with what the device decides: tokens of a step, and on a Mac how long one with a prompt may take.
+fn settings_on_device(settings: &Settings, model: &Model) -> Result<Settings, StartError> {
+    let mut settings = settings.on(mlx::device::default().map_err(StartError::new)?);
+    let chip = Chip::of_this_machine();
+    settings.tuning.step_time = chip.map(|chip| command_buffers::step_time(chip, model.network()));
+    Ok(settings)
 }
 
 /// The device of the loop: the runner, the ranks of its stage, and the later stages.

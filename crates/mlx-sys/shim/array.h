@@ -21,6 +21,9 @@ void array_read(const Array& a, rust::Slice<uint8_t> out);
 rust::String array_repr(const Array& a);
 // Name of the primitive that will compute the array; empty once it is evaluated.
 rust::String array_origin(const Array& a);
+size_t array_id(const Array& a);
+// The ids of arrays that it stacks along a new first axis; empty if it is something else.
+rust::Vec<size_t> array_stacked_ids(const Array& a);
 
 ArrayPtr from_bytes(rust::Slice<const uint8_t> data, Ints shape, DtypeVal dtype);
 // Evaluated, and its memory as the allocator gives it.

@@ -39,7 +39,8 @@ pub use omnibus_cpu_kernels::{
 pub use recurrent::{CausalConv, Recurrence, Rule};
 pub use route::{Route, weighted_sum};
 pub use stored::{
-    ExpertMemory, ExpertMemoryStats, FileRange, StoredExperts, StoredFile, StoredFormat, gather_stored,
+    ExpertMemory, ExpertMemoryStats, ExpertRange, FileRange, StoredExperts, StoredFile, StoredFormat,
+    gather_stored,
 };
 pub use wkv::{TokenShift, Wkv};
 

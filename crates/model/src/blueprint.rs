@@ -7,6 +7,7 @@ mod cut;
 mod draft_head;
 mod footprint;
 mod manifest;
+mod row_elements;
 mod span_rule;
 mod stage;
 mod summary;

@@ -131,11 +131,15 @@ impl Model {
             blueprint.rewrites.clear();
         }
         let quantization = Quantization::read(&config).map_err(in_config)?;
+        let weights = source.weights()?;
         let experts = match loading.expert_memory {
-            Some(bytes) => Some(ExpertFiles::open(source, &blueprint, (kernels, &loading.part), bytes)?),
+            Some(bytes) => {
+                let of = (source, &weights);
+                Some(ExpertFiles::open(of, &blueprint, (kernels, &loading.part), bytes)?)
+            }
             None => None,
         };
-        Self::assemble(blueprint, quantization, (source.weights()?, experts), kernels, loading)
+        Self::assemble(blueprint, quantization, (weights, experts), kernels, loading)
     }
 
     /// The network of a blueprint over the tensors of a checkpoint.

@@ -7,6 +7,7 @@ mod adapters;
 mod kernel_times;
 mod limits;
 mod measured;
+mod soak;
 mod work;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ pub use adapters::AdapterLoad;
 pub use kernel_times::{KernelShare, PassProfile, ProfiledPass, measure_kernels};
 pub use limits::{DeviceLimits, measure_limits};
 pub use measured::{Decode, HostSplit, MemoryUse, Prefill};
+pub use soak::{Soak, SoakLoad, SoakPart};
 pub use work::{ModelWork, StepWork};
 
 use adapters::RandomAdapters;
@@ -167,9 +169,13 @@ impl BenchEngine {
 
     /// Queues a request with a prompt of random tokens.
     fn submit(&mut self, prompt: usize, max_new_tokens: usize, adapter: u128) -> Result<u64, String> {
-        let vocab = self.engine.vocab_size().max(1) as u64;
-        let tokens = (0..prompt.max(1)).map(|_| self.rng.below(vocab) as u32).collect();
+        let tokens = self.random_tokens(prompt.max(1));
         self.engine.submit(tokens, max_new_tokens, adapter).map_err(|failure| failure.to_string())
+    }
+
+    fn random_tokens(&mut self, count: usize) -> Vec<u32> {
+        let vocab = self.engine.vocab_size().max(1) as u64;
+        (0..count).map(|_| self.rng.below(vocab) as u32).collect()
     }
 
     fn next(&self, deadline: Instant) -> Result<TokenReport, String> {

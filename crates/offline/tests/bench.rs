@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use omnibus_engine::{DeviceChoice, Settings};
 use omnibus_model::RandomWeights;
-use omnibus_offline::bench::{Adapted, AdapterLoad, BenchEngine, BenchModel, DecodeLoad, measure_limits};
+use omnibus_offline::bench::{
+    Adapted, AdapterLoad, BenchEngine, BenchModel, DecodeLoad, SoakLoad, measure_limits,
+};
 
 const CONFIG: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 128,
     "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 192, "rms_norm_eps": 1e-6,
@@ -60,4 +62,24 @@ fn a_load_that_cannot_run_fails_with_the_reason_and_others_run() {
 fn a_device_has_limits() {
     let limits = measure_limits(DeviceChoice::Cpu).unwrap();
     assert!(limits.read_bytes_per_s > 1e8 && limits.matmul_flops > 1e8, "{limits:?}");
+}
+
+#[test]
+fn a_soak_churns_the_prefix_cache_and_every_request_ends() {
+    let random = RandomWeights::new("tiny", CONFIG, None).unwrap();
+    // Two prompts of the soak take 256 KB.
+    let settings = Settings { max_num_seqs: 2, kv_cache_memory: Some(512 << 10), ..Settings::default() };
+    let none = AdapterLoad { count: 0, rank: 1 };
+    let mut engine = BenchEngine::start(&BenchModel::Random(random), settings, none).unwrap();
+    let load = SoakLoad { streams: 2, context: 256, duration: Duration::ZERO, requests: 100 };
+    let soak = engine.soak(load).unwrap();
+    assert_eq!((soak.requests, soak.failures.len()), (100, 0), "{soak:?}");
+    assert!(soak.cancelled > 0 && soak.cancelled < 50, "{soak:?}");
+    assert!(soak.evicted_misses > 0, "{soak:?}");
+    assert_eq!(soak.parts.iter().map(|part| part.requests).sum::<usize>(), 100, "{soak:?}");
+    assert_eq!(soak.table().lines().count(), 2 + soak.parts.len(), "{soak:?}");
+    let longer = SoakLoad { context: 4096, requests: 20, ..load };
+    let soak = engine.soak(longer).unwrap();
+    assert!(soak.requests >= 20 && !soak.failures.is_empty(), "{soak:?}");
+    assert!(soak.failures.iter().all(|why| why.contains("maximum context length")), "{soak:?}");
 }

@@ -78,10 +78,15 @@ pub enum Case<T> {
     },
 }
 
-/// Runs the benchmark, with a line on stderr after each case.
+/// Installs the log, and runs the benchmark with a line on stderr after each case.
 pub fn run(config: &Config) -> Result<EngineBench, Error> {
     // Warnings say which kernels and graphs are not used.
     log::install(&Log { filter: "warn".to_owned(), ..config.log.clone() });
+    measure(config)
+}
+
+/// Runs the benchmark, with a line on stderr after each case.
+pub fn measure(config: &Config) -> Result<EngineBench, Error> {
     let bench = &config.engine_bench;
     let bench_model = bench_model(config)?;
     let settings = settings(config);

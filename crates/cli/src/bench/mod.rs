@@ -16,7 +16,7 @@ mod speculation;
 mod summary;
 
 pub use energy::run as measure_energy;
-pub use engine::{random_weights_of, run as measure_engine};
+pub use engine::{bench_model, measure as engine_bench, random_weights_of, run as measure_engine};
 pub use load::measure;
 pub use presets::PRESETS;
 pub use profile::{run as profile_kernels, tables as profile_tables};

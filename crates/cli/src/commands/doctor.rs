@@ -12,7 +12,7 @@ use crate::settings::{Config, Output};
 use crate::{completion_output, environment, model, output};
 
 /// The result of a check.
-struct Finding {
+pub struct Finding {
     name: &'static str,
     verdict: Verdict,
     detail: String,
@@ -44,19 +44,33 @@ const CHECKS: &[fn(Option<&Problem>) -> Finding] =
 /// Runs every check. Exit code 1 when one is broken.
 pub fn run(config: &Config) -> Result<ExitCode, Error> {
     let missing = libmlx::load(&config.isolation, config.engine.device).err();
-    let findings: Vec<Finding> = CHECKS.iter().map(|check| check(missing.as_ref())).collect();
+    let findings = findings(missing.as_ref());
     match config.output {
         Output::Json => output::line(Value::Array(findings.iter().map(as_json).collect()).to_string()),
-        Output::Text => findings.iter().for_each(show),
+        Output::Text => findings.iter().for_each(|finding| output::line(finding.text())),
     }
-    let broken = findings.iter().any(|finding| finding.verdict == Verdict::Broken);
+    let broken = findings.iter().any(Finding::is_broken);
     Ok(ExitCode::from(u8::from(broken)))
 }
 
-fn show(finding: &Finding) {
-    output::line(format!("{:<8} {:<9} {}", finding.verdict.word(), finding.name, finding.detail));
-    if !finding.advice.is_empty() {
-        output::line(format!("{:18} → {}", "", finding.advice));
+/// Runs every check. `missing`: why there is no libmlx, if there is none.
+pub fn findings(missing: Option<&Problem>) -> Vec<Finding> {
+    CHECKS.iter().map(|check| check(missing)).collect()
+}
+
+impl Finding {
+    /// A line, and one below it with what to do, if anything.
+    pub fn text(&self) -> String {
+        let line = format!("{:<8} {:<9} {}", self.verdict.word(), self.name, self.detail);
+        match self.advice.as_str() {
+            "" => line,
+            advice => format!("{line}\n{:18} → {advice}", ""),
+        }
+    }
+
+    /// Whether models cannot run before it is mended.
+    pub fn is_broken(&self) -> bool {
+        self.verdict == Verdict::Broken
     }
 }
 

@@ -60,7 +60,8 @@ impl MacPlan {
             "model": self.model,
         });
         match &self.planned {
-            Ok(PlannedMemory { plan, cache_bytes, wired_bytes }) => {
+            Ok(PlannedMemory { plan, cache_bytes, wired_bytes, first_step_tokens }) => {
+                value["first_step_tokens"] = json!(first_step_tokens);
                 value["plan"] = json!(plan);
                 value["cache_bytes"] = json!(cache_bytes);
                 value["wired_bytes_of_weights"] = json!(wired_bytes);
@@ -72,13 +73,16 @@ impl MacPlan {
 
     fn outcome(&self) -> String {
         match &self.planned {
-            Ok(PlannedMemory { plan, cache_bytes, wired_bytes }) => {
+            Ok(PlannedMemory { plan, cache_bytes, wired_bytes, first_step_tokens }) => {
                 let cache = cache_bytes.map(|bytes| format!("; buffer cache up to {}", gigabytes(bytes)));
                 let wired = match wired_bytes {
                     Some(bytes) => format!("; --wired-limit weights keeps {} resident", gigabytes(*bytes)),
                     None => "; this macOS has no wired limit".to_owned(),
                 };
-                format!("{plan}{}{wired}", cache.unwrap_or_default())
+                format!(
+                    "{plan}{}{wired}; the first steps have up to {first_step_tokens} tokens",
+                    cache.unwrap_or_default()
+                )
             }
             Err(error) => format!("does not fit: {error}"),
         }

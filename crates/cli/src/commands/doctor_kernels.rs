@@ -15,27 +15,45 @@ const PACKED: [&str; 5] = ["qwen3-0.6b", "qwen3-4b", "llama-3.1-8b", "qwen3-30b-
 
 /// Prints a row for each kernel and shape of the presets. Exit code 1 when one differs from MLX or fails.
 pub fn run(format: Output) -> Result<ExitCode, Error> {
-    let read_rate = kernel_table::kernel_read_rate().map_err(Error::failed)?;
-    if format == Output::Text {
-        output::line(format!("read rate {:.2} TB/s", read_rate / 1e12));
-        output::line(format!(
-            "{:<20} {:<13} {:<52} {:>9} {:>10} {:>10} {:>6}",
-            "model", "kernel", "shape", "error", "us", "MLX us", "share"
-        ));
-    }
-    let mut rows: Vec<KernelRow> = Vec::new();
-    for model in models() {
-        let found = kernel_table::kernel_rows(model, read_rate).map_err(Error::failed)?;
+    let shown = |line: String| {
         if format == Output::Text {
-            found.iter().for_each(show);
+            output::line(line);
         }
-        rows.extend(found);
-    }
+    };
+    let Table { rows, read_rate } = measure(shown)?;
     if format == Output::Json {
         output::line(as_json(&rows, read_rate));
     }
-    let failing = rows.iter().any(|row| !row.check.holds());
-    Ok(ExitCode::from(u8::from(failing)))
+    Ok(ExitCode::from(u8::from(has_failures(&rows))))
+}
+
+/// Rows of the table, and the device's read rate in bytes a second.
+pub struct Table {
+    /// Model by model.
+    pub rows: Vec<KernelRow>,
+    read_rate: f64,
+}
+
+/// Measures the kernels of the presets. `line` gets each line of the table as soon as it is there. Fails without a GPU.
+pub fn measure(mut line: impl FnMut(String)) -> Result<Table, Error> {
+    let read_rate = kernel_table::kernel_read_rate().map_err(Error::failed)?;
+    line(format!("read rate {:.2} TB/s", read_rate / 1e12));
+    line(format!(
+        "{:<20} {:<13} {:<52} {:>9} {:>10} {:>10} {:>6}",
+        "model", "kernel", "shape", "error", "us", "MLX us", "share"
+    ));
+    let mut rows: Vec<KernelRow> = Vec::new();
+    for model in models() {
+        let found = kernel_table::kernel_rows(model, read_rate).map_err(Error::failed)?;
+        found.iter().map(row_text).for_each(&mut line);
+        rows.extend(found);
+    }
+    Ok(Table { rows, read_rate })
+}
+
+/// Whether a kernel differs from MLX's operations, or failed.
+pub fn has_failures(rows: &[KernelRow]) -> bool {
+    rows.iter().any(|row| !row.check.holds())
 }
 
 fn models() -> impl Iterator<Item = KernelModel> {
@@ -45,7 +63,8 @@ fn models() -> impl Iterator<Item = KernelModel> {
     })
 }
 
-fn show(row: &KernelRow) {
+/// A line, and one below it with the compiler's message, if there is one.
+fn row_text(row: &KernelRow) -> String {
     let check = &row.check;
     let (ours, mlx) = match check.times {
         Some(times) => (format!("{:.1}", times.ours_us), format!("{:.1}", times.mlx_us)),
@@ -53,12 +72,13 @@ fn show(row: &KernelRow) {
     };
     let share = row.share.map(|share| format!("{share:.2}")).unwrap_or_default();
     let verdict = if check.holds() { "" } else { "  WRONG" };
-    output::line(format!(
+    let line = format!(
         "{:<20} {:<13} {:<52} {:>9.1e} {ours:>10} {mlx:>10} {share:>6}{verdict}",
         row.model, check.kernel, check.shape, check.error
-    ));
-    if !check.problem.is_empty() {
-        output::line(format!("    {}", check.problem));
+    );
+    match check.problem.as_str() {
+        "" => line,
+        problem => format!("{line}\n    {problem}"),
     }
 }
 

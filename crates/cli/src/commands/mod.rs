@@ -15,6 +15,7 @@ mod doctor;
 mod doctor_as;
 mod doctor_kernels;
 mod doctor_plan;
+mod doctor_report;
 mod generate;
 mod hub;
 mod launch;
@@ -82,6 +83,10 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
                 None => doctor::run(&config),
             },
             DoctorSubject::Kernels => doctor_kernels::run(config.output),
+            DoctorSubject::Report(_) if config.doctor.mac.is_some() => {
+                Err(Error::usage("--as plans; --report runs on this machine"))
+            }
+            DoctorSubject::Report(path) => doctor_report::run(path, &config),
         },
         CommandName::BenchServe => bench_serve::run(&config),
         CommandName::BenchEngine => bench_engine::run(&config),
@@ -109,6 +114,10 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
 
 /// Whether a command needs libmlx. `doctor` needs none to say that it is missing.
 fn computes(name: CommandName, config: &Config) -> bool {
-    let checks_the_machine = config.doctor.subject == DoctorSubject::Machine && config.doctor.mac.is_none();
-    runs_on_device(name) || (name == CommandName::Doctor && !checks_the_machine)
+    let says_what_is_missing = match config.doctor.subject {
+        DoctorSubject::Machine => config.doctor.mac.is_none(),
+        DoctorSubject::Report(_) => true,
+        DoctorSubject::Kernels | DoctorSubject::Plan(_) => false,
+    };
+    runs_on_device(name) || (name == CommandName::Doctor && !says_what_is_missing)
 }

@@ -290,6 +290,8 @@ pub struct DoctorSettings {
     pub rows: Option<usize>,
     /// The Mac that is planned for.
     pub mac: Option<&'static omnibus_engine::Mac>,
+    /// Seconds of the report's soak.
+    pub soak_s: f64,
 }
 
 /// What `doctor` checks.
@@ -302,6 +304,8 @@ pub enum DoctorSubject {
     Kernels,
     /// The kernels of a decode step of this config, or of this preset.
     Plan(String),
+    /// Everything, into a file that can be attached to an issue.
+    Report(PathBuf),
 }
 
 /// Run the command, or print its settings.

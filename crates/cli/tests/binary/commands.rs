@@ -311,6 +311,34 @@ fn doctor_checks_the_machine() {
     assert!(result(&["doctor"]).contains("libmlx"));
 }
 
+/// Steps take less than a millisecond, and a sequence has room for those of a measurement.
+const SMALL: &str = r#"{"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 128,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 192, "rms_norm_eps": 1e-6,
+    "max_position_embeddings": 8192, "torch_dtype": "bfloat16"}"#;
+
+#[test]
+fn doctor_writes_a_report_without_the_home_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.md");
+    let config = folder.path().join("config.json");
+    std::fs::write(&config, SMALL).unwrap();
+    let mut command = omnibus(&["doctor", "--soak", "0", "--context", "16", "--random-weights"]);
+    let output = command.arg(&config).arg("--report").arg(&file).env("HOME", folder.path()).output().unwrap();
+    let report = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{report}{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("can be attached to an issue"), "{}", text(&output.stdout));
+    let parts =
+        ["## Machine", "libmlx", "## Kernels", "## Steps of the embedded model", "decode, 16 streams"];
+    for part in parts.into_iter().chain(["## Soak of", "16 requests", "Every part ran"]) {
+        assert!(report.contains(part), "{part}: {report}");
+    }
+    assert!(!report.contains(folder.path().to_str().unwrap()), "{report}");
+    let nowhere = folder.path().join("missing/report.md");
+    let output = run(&["doctor", "--report", nowhere.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("--report: "), "{}", text(&output.stderr));
+}
+
 #[test]
 fn doctor_plans_for_a_mac_that_is_not_there() {
     let plans: Value = serde_json::from_str(&result(&["doctor", "--as", "m1-16gb", "--json"])).unwrap();

@@ -37,7 +37,7 @@ fn gigabytes(bytes: &Value) -> String {
 fn row(mac: &str, plans: &[Value]) -> String {
     let first = &plans[0];
     let tokens = plans.iter().map(|plan| match plan["plan"]["kv_tokens"].as_u64() {
-        Some(tokens) => tokens.to_string(),
+        Some(tokens) => format!("{tokens} ({})", plan["first_step_tokens"]),
         None => "does not fit".to_owned(),
     });
     let tokens = tokens.collect::<Vec<_>>().join(" | ");

@@ -303,6 +303,7 @@ fn adversarial_tuning(rng: &mut Rng) -> Tuning {
         batch: StaticBatch { sequences: rng.within(1..=6), wait: rng.below(5_000) },
         stages: StageLimits { prefill: rng.within(1..=3), decode: rng.within(1..=5) },
         drafts: DraftPolicy::Adaptive,
+        step_time: None,
     };
     // Not drawn, so that a seed's other numbers stay what they were.
     if tuning.batch.wait.is_multiple_of(2) {

@@ -7,7 +7,7 @@ use omnibus_core::sim::{
 };
 use omnibus_core::{
     CacheGroup, HoldReason, LatencyTargets, Outcome, PrefixCache, Request, Schedule, Scheduler, SequenceId,
-    SequenceOutput, Settings, Stop, SwapSettings, Tick, Tuning,
+    SequenceOutput, Settings, StepTime, Stop, SwapSettings, Tick, Tuning,
 };
 use omnibus_kv::CacheKind;
 
@@ -49,15 +49,33 @@ fn scenario(schedule: Schedule, targets: LatencyTargets, arrivals: Vec<Arrival>)
 
 /// Eight streams, and when they flow a prompt of four steps' tokens.
 fn interrupted(schedule: Schedule, targets: LatencyTargets) -> Report {
+    run(&scenario(schedule, targets, interruption()))
+}
+
+fn interruption() -> Vec<Arrival> {
     let mut arrivals: Vec<_> = (0..8).map(|_| arrival(0, 20, 400)).collect();
     arrivals.push(arrival(2_000_000, 4 * BUDGET, 20));
-    run(&scenario(schedule, targets, arrivals))
+    arrivals
 }
 
 /// Microseconds between tokens of eight streams without other load.
 fn unloaded() -> Tick {
     let arrivals = (0..8).map(|_| arrival(0, 20, 400)).collect();
     run(&scenario(Schedule::Fcfs, LatencyTargets::default(), arrivals)).itl.p99
+}
+
+#[test]
+fn a_step_time_divides_prompts_whatever_the_policy() {
+    let most = 2 * unloaded();
+    for schedule in [Schedule::Fcfs, Schedule::Split] {
+        let mut bounded = scenario(schedule, LatencyTargets::default(), interruption());
+        // Before anything is measured: the fewest tokens.
+        bounded.settings.tuning.step_time = Some(StepTime { most, token_ns: 1_000_000 });
+        let (bounded, free) = (run(&bounded), interrupted(schedule, LatencyTargets::default()));
+        assert_eq!((bounded.completed, free.completed), (9, 9), "{schedule:?}");
+        assert!(bounded.itl_max <= 2 * most, "{schedule:?}: {} against {most}", bounded.itl_max);
+        assert!(free.itl_max > 4 * most, "{schedule:?}: {} against {most}", free.itl_max);
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 use mlx::device::Backend;
 
 use super::DeviceMemory;
+use crate::command_buffers::{Chip, ChipForm};
 
 const GIB: u64 = 1 << 30;
 /// The largest memory of which Metal recommends two thirds; of more it recommends three quarters. What a Mac reports replaces it.
@@ -54,6 +55,19 @@ impl Mac {
             true => self.memory_bytes() / 3 * 2,
             false => self.memory_bytes() / 4 * 3,
         }
+    }
+
+    /// Its GPU. A name says the chip, and its form if it is not the base one.
+    pub(crate) fn chip(&self) -> Chip {
+        let mut words = self.name.split('-');
+        let generation = words.next().and_then(|chip| chip.strip_prefix('m')?.parse().ok()).unwrap_or(1);
+        let form = match words.next() {
+            Some("pro") => ChipForm::Pro,
+            Some("max") => ChipForm::Max,
+            Some("ultra") => ChipForm::Ultra,
+            _ => ChipForm::Base,
+        };
+        Chip { generation, form }
     }
 
     /// Its memory as MLX and the system would describe it. `requested_bytes` is the setting `--memory-limit`.

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use super::adapters::LoadingAdapters;
 use super::job_journal::JobJournal;
 use super::load_retry::LoadRetry;
+use super::memory_left::MemoryLeft;
 use super::replicas::{REPLICAS_MAX, Replicas};
 use super::{Isolation, PAUSE_MIN, Supervisor};
 use crate::error::StartError;
@@ -138,6 +139,7 @@ fn begin(
         load_retry: LoadRetry::default(),
         restart_at: None,
         adapters: LoadingAdapters::default(),
+        memory_left: MemoryLeft::default(),
     };
     let thread = std::thread::Builder::new()
         .name("omnibus-supervisor".to_owned())

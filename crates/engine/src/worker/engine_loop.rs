@@ -247,6 +247,7 @@ impl EngineLoop {
     }
 
     fn advance(&mut self) -> mlx::Result<()> {
+        self.buffer_cache.hold_count();
         let now = self.now();
         if let Some(offload) = &mut self.offload {
             offload.finish_reads(&mut self.scheduler, &mut self.device, now)?;

@@ -6,6 +6,7 @@ use omnibus_model::{Model, Source};
 use super::capacity::span_tokens;
 use super::choose_device;
 use super::drafting::LoadedDrafter;
+use crate::buffer_count::{BufferBound, BufferStats, MlxBuffers};
 use crate::device_memory::DeviceMemory;
 use crate::error::StartError;
 use crate::memory_plan::{MemoryLimit, MemoryPlan, gigabytes};
@@ -41,11 +42,12 @@ pub(crate) fn release_memory() {
 /// What MLX's allocator keeps of freed buffers while memory is short.
 const SHORT_REUSE_BYTES: usize = 32 << 20;
 
-/// The limit of the buffers that MLX's allocator keeps, which memory pressure lowers.
+/// The buffers that MLX's allocator keeps: their bytes, which memory pressure lowers, and on Metal their number.
 #[derive(Debug, Default)]
 pub(super) struct BufferCache {
     /// The limit without pressure, while there is some.
     usual_bytes: Option<usize>,
+    bound: BufferBound,
 }
 
 impl BufferCache {
@@ -56,6 +58,16 @@ impl BufferCache {
         }
         mlx::memory::clear_cache();
         mlx::memory::return_freed();
+    }
+
+    /// Gives freed buffers back to the system where Metal has too many.
+    pub(super) fn hold_count(&mut self) {
+        self.bound.hold(&mut MlxBuffers);
+    }
+
+    /// How many there are, as of the last [`Self::hold_count`].
+    pub(super) fn count(&self) -> BufferStats {
+        self.bound.stats()
     }
 
     /// Keeps as many as without pressure.

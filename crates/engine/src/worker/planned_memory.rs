@@ -2,9 +2,11 @@
 //!
 //! Invariant: no weight is computed and no limit is set.
 
+use mlx::device::Device;
 use omnibus_model::{Kernels, Model, RandomWeights, Source};
 
 use super::capacity::Capacity;
+use crate::command_buffers;
 use crate::device_memory::mac::Mac;
 use crate::error::StartError;
 use crate::memory_plan::MemoryPlan;
@@ -19,6 +21,8 @@ pub struct PlannedMemory {
     pub cache_bytes: Option<u64>,
     /// What `--wired-limit weights` keeps resident; `None` on systems that have no such limit.
     pub wired_bytes: Option<u64>,
+    /// Tokens of a step before any is measured: no command buffer should take longer than half a second.
+    pub first_step_tokens: usize,
 }
 
 /// The plans of a model on each of these Macs, or why it does not fit.
@@ -46,7 +50,15 @@ fn planned(
     let before = MemoryPlan { weights_bytes, ..MemoryPlan::before_kv(model, None, settings, &device) };
     let plan = Capacity::within(before, &device, (model, None), settings)?.memory;
     let limits = device.allocator_limits(&plan, WiredLimit::Weights);
-    Ok(PlannedMemory { plan, cache_bytes: limits.cache_bytes, wired_bytes: limits.wired_bytes })
+    let step_time = command_buffers::step_time(mac.chip(), model.network());
+    let most = settings.on(Device::Gpu).step_tokens();
+    let first_step_tokens = command_buffers::first_step_tokens(Some(step_time), most);
+    Ok(PlannedMemory {
+        plan,
+        cache_bytes: limits.cache_bytes,
+        wired_bytes: limits.wired_bytes,
+        first_step_tokens,
+    })
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use super::catch_panic::catch_panic;
 use super::model_runner::ModelRunner;
 use super::padding::Padding;
 use super::step_input::{InputSegment, InputToken, StepInput};
+use crate::command_buffers::first_step_tokens;
 use crate::request::Sampling;
 use crate::sampler::{LateStops, NewSequence, SampleRow, Sampler, SamplingChanges};
 use crate::settings::{Settings, WarmUp};
@@ -53,7 +54,7 @@ pub(super) fn compile_ahead(model: &Model, capacity: &Capacity, settings: &Setti
         return;
     }
     let started = Instant::now();
-    let most = settings.step_tokens().min(model.blueprint().context.unwrap_or(usize::MAX));
+    let most = first_tokens(settings).min(model.blueprint().context.unwrap_or(usize::MAX));
     let shape = |step: &&[usize]| {
         let sequences: Vec<usize> = step.iter().map(|tokens| (*tokens).min(most)).collect();
         PassShape { rows: Padding::Buckets.of(sequences.iter().sum()), sequences }
@@ -98,7 +99,7 @@ fn run_steps(runner: &mut ModelRunner, settings: &Settings, steps: &[&[usize]]) 
         let sequences = step.len().min(settings.max_num_seqs).min(blocks).max(1);
         // Each sequence has as many blocks, and no step is larger than the memory plan allows.
         let room = (blocks / sequences).max(1);
-        let most = (settings.step_tokens() / sequences).min(context);
+        let most = (first_tokens(settings) / sequences).min(context);
         let most = most.clamp(1, room * settings.block_size);
         let tokens: Vec<usize> = step.iter().take(sequences).map(|tokens| (*tokens).min(most)).collect();
         let input = step_input(runner, settings.block_size, room, &tokens);
@@ -108,6 +109,11 @@ fn run_steps(runner: &mut ModelRunner, settings: &Settings, steps: &[&[usize]]) 
         sample(runner, sequences)?;
     }
     Ok(())
+}
+
+/// Tokens of a step before any is measured.
+fn first_tokens(settings: &Settings) -> usize {
+    first_step_tokens(settings.tuning.step_time, settings.step_tokens())
 }
 
 /// Rows of new sequences with these token counts, over the first blocks. Unknown to the sampler, they are greedy.

@@ -19,7 +19,7 @@ use crate::array::Array;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
 use file::StackFiles;
-pub use file::{FileRange, StoredFile};
+pub use file::{ExpertRange, FileRange, StoredFile};
 pub use memory::ExpertMemory;
 pub use residents::ExpertMemoryStats;
 
@@ -58,7 +58,7 @@ impl StoredExperts {
     /// the kernels do not read the format, or a tensor does not have the bytes that the shape needs.
     pub fn new(
         (memory, layer): (&ExpertMemory, &str),
-        tensors: Vec<FileRange>,
+        tensors: Vec<ExpertRange>,
         format: StoredFormat,
         shape: [usize; 3],
     ) -> Result<Self> {
@@ -72,10 +72,7 @@ impl StoredExperts {
             }
         };
         let fits = tensors.len() == matrix_bytes.len()
-            && tensors
-                .iter()
-                .zip(&matrix_bytes)
-                .all(|(tensor, bytes)| tensor.bytes == (experts * bytes) as u64);
+            && tensors.iter().zip(&matrix_bytes).all(|(tensor, bytes)| tensor.holds(experts, *bytes));
         if !fits {
             return Err(Error::new(format!("tensors of experts do not have the bytes of {shape:?}")));
         }

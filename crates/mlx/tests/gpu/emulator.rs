@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-use crate::environment;
+use crate::{environment, limits};
 use mlx::fast::TemplateValue;
 use mlx::gpu::{Dialect, Plan, cuda_program_text};
 use mlx::{Dtype, bf16, f16};
@@ -93,8 +93,9 @@ impl Program {
     /// `plans`: each with the types of its inputs.
     pub fn new(name: &str, dialect: Dialect, plans: &[(Plan, Vec<Dtype>, Break)]) -> Self {
         let text = program_text(dialect, plans);
-        if dialect == Dialect::Cuda {
-            write_cuda_texts(name, plans);
+        match dialect {
+            Dialect::Cuda => write_cuda_texts(name, plans),
+            Dialect::Metal => plans.iter().for_each(|(plan, _, _)| limits::check(plan)),
         }
         let program = compiled(name, &text);
         Self { name: name.to_owned(), program }

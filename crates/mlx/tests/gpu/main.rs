@@ -14,6 +14,7 @@ mod experts;
 mod gated;
 mod grouped;
 mod latent;
+mod limits;
 mod linear;
 mod pools;
 mod recurrent;

@@ -1,11 +1,11 @@
-//! Experts whose weights stay in the checkpoint's files, and what they need of a checkpoint: stacks `[experts, out, in]` as they
-//! are, that no rewrite changes.
+//! Experts whose weights stay in the checkpoint's files, and what they need of a checkpoint: stacks `[experts, out, in]`, or a
+//! tensor for each expert that a rewrite stacks, whose numbers no rewrite changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mlx::cpu::{ExpertMemory, FileRange, StoredExperts, StoredFile, StoredFormat};
+use mlx::cpu::{ExpertMemory, ExpertRange, FileRange, StoredExperts, StoredFile, StoredFormat};
 use mlx::{Array, Dtype, QuantMode};
 
 use super::files::Source;
@@ -15,17 +15,22 @@ use crate::error::Error;
 use crate::families;
 use crate::ops::Kernels;
 use crate::quantization::QuantizationChoice;
+use crate::rewrite::WeightRewrite;
 use crate::shard::ModelPart;
-use crate::weights::LoadError;
+use crate::weights::{LoadError, Weights};
 
 /// The files of a checkpoint, and the memory for experts that are read from them. A clone is the same.
 #[derive(Clone)]
 pub(crate) struct ExpertFiles {
     memory: ExpertMemory,
-    tensors: Rc<BTreeMap<String, StoredTensor>>,
+    /// By the number of the array that was loaded for it.
+    tensors: Rc<BTreeMap<usize, StoredTensor>>,
+    /// They live as long as the numbers are used, so that no other array gets one.
+    _arrays: Rc<Vec<Array>>,
 }
 
 /// A tensor in a file.
+#[derive(Clone)]
 struct StoredTensor {
     range: FileRange,
     shape: Vec<i32>,
@@ -40,12 +45,11 @@ impl Source {
         let Some(limit) = expert_memory else { return Ok(all) };
         let config = self.config()?;
         let in_config = |error| Error::Config { file: self.path("config.json"), error: Box::new(error) };
-        let manifest = families::read(&config).map_err(in_config)?.manifest();
+        let blueprint = families::read(&config).map_err(in_config)?;
         let Some(tensors) = tensors_of(self)? else { return Ok(all) };
-        let names = manifest
-            .expert_modules()
-            .flat_map(|path| ExpertFiles::TENSORS.map(|name| format!("{path}.{name}")));
-        let experts: u64 = names.filter_map(|name| Some(tensors.get(&name)?.range.bytes)).sum();
+        let of_experts = ExpertNames::of(&blueprint);
+        let experts = tensors.iter().filter(|(name, _)| of_experts.contains(name));
+        let experts: u64 = experts.map(|(_, tensor)| tensor.range.bytes).sum();
         Ok(all.saturating_sub(experts.saturating_sub(limit)))
     }
 }
@@ -54,9 +58,9 @@ impl ExpertFiles {
     /// Of a stack.
     pub(crate) const TENSORS: [&'static str; 3] = ["weight", "scales", "biases"];
 
-    /// Refuses what cannot keep its experts in files.
+    /// Refuses what cannot keep its experts in files. `weights`: the tensors of the source, as they were loaded and not computed.
     pub(crate) fn open(
-        source: &Source,
+        (source, weights): (&Source, &Weights),
         blueprint: &Blueprint,
         (kernels, part): (Kernels, &ModelPart),
         limit_bytes: u64,
@@ -80,7 +84,16 @@ impl ExpertFiles {
         })?;
         let memory =
             ExpertMemory::new(limit_bytes).map_err(|error| refused(&format!("needs threads: {error}")))?;
-        Ok(Self { memory, tensors: Rc::new(tensors) })
+        let of_experts = ExpertNames::of(blueprint);
+        let (mut by_id, mut arrays) = (BTreeMap::new(), Vec::new());
+        for (name, array) in weights.iter().filter(|(name, _)| of_experts.contains(name)) {
+            let tensor = tensors.get(name).filter(|tensor| tensor.holds(array));
+            if let (Some(tensor), Some(id)) = (tensor, array.id()) {
+                by_id.insert(id, tensor.clone());
+                arrays.push(array.clone());
+            }
+        }
+        Ok(Self { memory, tensors: Rc::new(by_id), _arrays: Rc::new(arrays) })
     }
 
     /// The memory for experts.
@@ -95,16 +108,12 @@ impl ExpertFiles {
         loaded: [Option<Array>; 3],
         choice: Option<QuantizationChoice>,
     ) -> Result<StoredExperts, LoadError> {
-        let mut found = Vec::new();
-        for (name, array) in Self::TENSORS.iter().zip(&loaded) {
-            let Some(array) = array else { continue };
-            let tensor = self.tensors.get(&format!("{path}.{name}"));
-            found.push(tensor.filter(|tensor| tensor.holds(array)).ok_or_else(|| not_stacked(path))?);
-        }
+        let found = loaded.iter().flatten().map(|array| self.tensor(array));
+        let found: Vec<ExpertTensor> = found.collect::<Option<_>>().ok_or_else(|| not_by_expert(path))?;
         let dtype =
-            |at: usize| found.get(at).and_then(|tensor| tensor.dtype).ok_or_else(|| not_stacked(path));
-        let &[experts, n, words] = found.first().ok_or_else(|| not_stacked(path))?.shape.as_slice() else {
-            return Err(not_stacked(path));
+            |at: usize| found.get(at).and_then(|tensor| tensor.dtype).ok_or_else(|| not_by_expert(path));
+        let &[experts, n, words] = found.first().ok_or_else(|| not_by_expert(path))?.shape.as_slice() else {
+            return Err(not_by_expert(path));
         };
         let (k, format) = match (found.as_slice(), choice) {
             ([_], _) => (words, StoredFormat::Dense(dtype(0)?)),
@@ -119,7 +128,7 @@ impl ExpertFiles {
                 return Err(LoadError::Format { path: path.to_owned(), problem: problem.to_owned() });
             }
         };
-        let ranges = found.iter().map(|tensor| tensor.range.clone()).collect();
+        let ranges = found.into_iter().map(|tensor| tensor.range).collect();
         let shape = [experts, n, k].map(|axis| usize::try_from(axis).unwrap_or_default());
         let layer = path.rsplit_once('.').map_or(path, |(layer, _)| layer);
         let stack = StoredExperts::new((&self.memory, layer), ranges, format, shape)?;
@@ -131,6 +140,56 @@ impl ExpertFiles {
         }
         Ok(stack)
     }
+
+    /// Where the numbers of an array of all experts are. `None` where they are not as they were loaded.
+    fn tensor(&self, array: &Array) -> Option<ExpertTensor> {
+        if let Some(tensor) = self.tensors.get(&array.id()?) {
+            let range = ExpertRange::Stacked(tensor.range.clone());
+            return Some(ExpertTensor { range, shape: tensor.shape.clone(), dtype: tensor.dtype });
+        }
+        let singles = array.stacked_ids()?;
+        let singles: Vec<&StoredTensor> =
+            singles.iter().map(|id| self.tensors.get(id)).collect::<Option<_>>()?;
+        let dtype = singles.first()?.dtype;
+        let alike = singles.iter().all(|single| single.dtype == dtype);
+        let ranges = singles.iter().map(|single| single.range.clone()).collect();
+        let range = ExpertRange::Single(ranges);
+        alike.then(|| ExpertTensor { range, shape: array.shape().to_vec(), dtype })
+    }
+}
+
+/// A tensor of all experts of a layer.
+struct ExpertTensor {
+    range: ExpertRange,
+    /// Experts first.
+    shape: Vec<i32>,
+    dtype: Option<Dtype>,
+}
+
+/// The names of a checkpoint's tensors that become weights of experts.
+struct ExpertNames<'a> {
+    rewrites: &'a [WeightRewrite],
+    modules: BTreeSet<String>,
+}
+
+impl<'a> ExpertNames<'a> {
+    fn of(blueprint: &'a Blueprint) -> Self {
+        let modules = blueprint.manifest().expert_modules().map(str::to_owned).collect();
+        Self { rewrites: &blueprint.rewrites, modules }
+    }
+
+    fn contains(&self, published: &str) -> bool {
+        let mut name = published.to_owned();
+        for rewrite in self.rewrites {
+            if let WeightRewrite::Rename { from, to } | WeightRewrite::StackExperts { from, to, .. } = rewrite
+                && let Some(captures) = from.captures(&name)
+            {
+                name = to.fill(&captures);
+            }
+        }
+        let path = name.rsplit_once('.').filter(|(_, tensor)| ExpertFiles::TENSORS.contains(tensor));
+        path.is_some_and(|(path, _)| self.modules.contains(path))
+    }
 }
 
 impl StoredTensor {
@@ -141,9 +200,9 @@ impl StoredTensor {
     }
 }
 
-fn not_stacked(path: &str) -> LoadError {
-    let problem = "is not stored as one stack of experts that --expert-memory can read by expert; convert the model \
-                   with `omnibus convert`";
+fn not_by_expert(path: &str) -> LoadError {
+    let problem = "is not stored as numbers that --expert-memory can read by expert; convert the model with \
+                   `omnibus convert`";
     LoadError::Format { path: path.to_owned(), problem: problem.to_owned() }
 }
 
@@ -174,6 +233,8 @@ fn dtype_of(dtype: safetensors::Dtype) -> Option<Dtype> {
         safetensors::Dtype::F16 => Some(Dtype::F16),
         safetensors::Dtype::BF16 => Some(Dtype::Bf16),
         safetensors::Dtype::U32 => Some(Dtype::U32),
+        // Scales of other quantizations than affine.
+        safetensors::Dtype::U8 => Some(Dtype::U8),
         _ => None,
     }
 }

@@ -8,8 +8,8 @@ use mlx::cpu::ExpertMemoryStats;
 use omnibus_kv::{BlockId, BlockTable};
 use omnibus_model::convert::{Conversion, Packing, Recipe, SHARD_BYTES};
 use omnibus_model::{
-    Batch, Kernels, KvCache, KvCacheGroup, Loading, Model, ModelPart, QuantizationChoice, RandomWeights,
-    Segment, Source,
+    Batch, Kernels, KvCache, KvCacheGroup, Loading, Model, ModelPart, PipelineStage, QuantizationChoice,
+    RandomWeights, Segment, Source,
 };
 
 const BLOCK_SIZE: usize = 4;
@@ -41,8 +41,8 @@ impl Folder {
         Source::Directory(self.0.clone())
     }
 
-    fn quantized(&self) -> Source {
-        let choice = QuantizationChoice { group: 32, bits: 4, mode: QuantMode::Affine };
+    fn quantized(&self, mode: QuantMode) -> Source {
+        let choice = QuantizationChoice { group: 32, bits: 4, mode };
         let packing = Packing::Quantize { choice, recipe: Recipe::Uniform };
         let to = self.0.join("quantized");
         let conversion = Conversion {
@@ -56,6 +56,40 @@ impl Folder {
         conversion.run(&mut |_| {}).unwrap();
         Source::Directory(to)
     }
+}
+
+/// The checkpoint of a folder with a tensor for each expert, in two files, as most publishers store them.
+fn by_expert(source: &Source) -> Source {
+    let Source::Directory(from) = source else { panic!("a folder") };
+    let to = from.join("by-expert");
+    fs::create_dir_all(&to).unwrap();
+    fs::copy(from.join("config.json"), to.join("config.json")).unwrap();
+    let (mut files, mut index) = ([Vec::new(), Vec::new()], serde_json::Map::new());
+    for (name, tensor) in source.weights().unwrap() {
+        let parts = match name.split_once(".switch_mlp.") {
+            None => vec![(name, tensor)],
+            Some((layer, rest)) => {
+                let cuts: Vec<i32> = (1..tensor.dim(0).unwrap()).collect();
+                let experts = tensor.split(&cuts, 0).unwrap().into_iter().enumerate();
+                let single = |(expert, part): (usize, mlx::Array)| {
+                    (format!("{layer}.experts.{expert}.{rest}"), part.squeeze(&[0]).unwrap())
+                };
+                experts.map(single).collect()
+            }
+        };
+        for (at, (name, tensor)) in parts.into_iter().enumerate() {
+            index.insert(name.clone(), format!("model-{}-of-2.safetensors", 1 + at % 2).into());
+            files[at % 2].push((name, tensor.contiguous().unwrap()));
+        }
+    }
+    for (at, file) in files.iter().enumerate() {
+        let tensors = file.iter().map(|(name, tensor)| (name.as_str(), tensor));
+        let path = to.join(format!("model-{}-of-2.safetensors", 1 + at));
+        mlx::io::save_safetensors(path, tensors, []).unwrap();
+    }
+    let index = serde_json::json!({"metadata": {}, "weight_map": index});
+    fs::write(to.join("model.safetensors.index.json"), index.to_string()).unwrap();
+    Source::Directory(to)
 }
 
 impl Drop for Folder {
@@ -103,10 +137,14 @@ fn logits(model: &Model) -> Vec<u32> {
     bits
 }
 
+fn expert_bytes(source: &Source) -> u64 {
+    source.resident_bytes(None).unwrap() - source.resident_bytes(Some(0)).unwrap()
+}
+
 /// With resident experts, and with a quarter of them: equal bits, and never more than the quarter.
 #[track_caller]
 fn check(source: &Source, kernels: Kernels) {
-    let quarter = (source.resident_bytes(None).unwrap() - source.resident_bytes(Some(0)).unwrap()) / 4;
+    let quarter = expert_bytes(source) / 4;
     let resident = load(source, kernels, None).unwrap();
     let stored = load(source, kernels, Some(quarter)).unwrap();
     assert_eq!(logits(&stored), logits(&resident));
@@ -123,9 +161,22 @@ fn check(source: &Source, kernels: Kernels) {
 fn a_quarter_of_the_experts_gives_the_bits_of_all() {
     let folder = Folder::new("floats", "qwen3_moe");
     check(&folder.source(), Kernels::Cpu);
-    let quantized = folder.quantized();
+    let quantized = folder.quantized(QuantMode::Affine);
     check(&quantized, Kernels::Cpu);
     check(&quantized, Kernels::CpuInt8);
+}
+
+#[test]
+fn experts_in_tensors_of_their_own_are_read_as_those_of_a_stack() {
+    let folder = Folder::new("single", "qwen3_moe");
+    for stacked in [folder.source(), folder.quantized(QuantMode::Affine)] {
+        let single = by_expert(&stacked);
+        assert_eq!(expert_bytes(&single), expert_bytes(&stacked));
+        check(&single, Kernels::Cpu);
+        let [single, stacked] =
+            [single, stacked].map(|source| logits(&load(&source, Kernels::Cpu, Some(1 << 16)).unwrap()));
+        assert_eq!(single, stacked);
+    }
 }
 
 /// Most for one expert of a product at a time.
@@ -150,6 +201,13 @@ fn what_cannot_keep_experts_in_files_is_refused() {
     assert!(refusal(&experts.source(), Kernels::Mlx, 1 << 20).contains("--device cpu"));
     let dense = Folder::new("dense", "qwen3");
     assert!(refusal(&dense.source(), Kernels::Cpu, 1 << 20).contains("has no experts"));
+    let part = ModelPart { stage: PipelineStage::new(0, 2), shard: None };
+    let loading = Loading { part, progress: &mut |_| (), expert_memory: Some(1 << 20) };
+    let message =
+        Model::load_part(&experts.source(), Kernels::Cpu, loading).err().map(|error| error.to_string());
+    assert!(message.as_ref().is_some_and(|why| why.contains("is for one process")), "{message:?}");
+    let mxfp4 = refusal(&experts.quantized(QuantMode::Mxfp4), Kernels::Cpu, 1 << 20);
+    assert!(mxfp4.contains("switch_mlp") && mxfp4.contains("`omnibus convert -q`"), "{mxfp4}");
     let config = fs::read_to_string(experts.0.join("config.json")).unwrap();
     let random = Source::Random(RandomWeights::new("qwen3_moe", &config, None).unwrap());
     assert!(refusal(&random, Kernels::Cpu, 1 << 20).contains("a folder with *.safetensors"));

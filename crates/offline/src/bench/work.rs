@@ -4,7 +4,7 @@
 
 use omnibus_engine::{DeviceChoice, StartError};
 use omnibus_kv::{CacheKind, FloatType, KvCacheSpec, KvFormat};
-use omnibus_model::{AttentionSpan, Blueprint, Mixer, Mlp, RandomWeights, families};
+use omnibus_model::{AttentionSpan, Mixer, RandomWeights, families};
 
 use super::DeviceLimits;
 
@@ -83,7 +83,7 @@ impl ModelWork {
             dense_elements: 0.0,
             head_elements: 0.0,
             expert_elements: 0.0,
-            expert_share: expert_share(&blueprint),
+            expert_share: blueprint.expert_share(),
             layers: blueprint.layers.len().max(1),
             groups: groups.into_iter().map(|group| group.spec).collect(),
             attention: blueprint.layers.iter().filter_map(|layer| attention(&layer.mixer)).collect(),
@@ -170,20 +170,6 @@ fn cached_bytes(spec: &KvCacheSpec, context: usize) -> f64 {
     (tokens * spec.format.bytes(spec.elements)) as f64
 }
 
-/// The share of the routed experts that a row meets.
-fn expert_share(blueprint: &Blueprint) -> f64 {
-    let mlps = blueprint.layers.iter().filter_map(|layer| layer.mlp.as_ref());
-    let shares = mlps.filter_map(|mlp| {
-        let moe = match mlp {
-            Mlp::Moe(moe) => moe,
-            Mlp::DenseAndRouted(both) => &both.routed,
-            Mlp::Gated(_) | Mlp::Plain(_) | Mlp::Linear(_) | Mlp::Normed(_) => return None,
-        };
-        Some(moe.top_k as f64 / moe.experts.max(1) as f64)
-    });
-    shares.reduce(f64::max).unwrap_or(0.0)
-}
-
 /// The width of an attention layer's queries, and how many positions a row sees at most.
 fn attention(mixer: &Mixer) -> Option<(usize, usize)> {
     let Mixer::Attention(attention) = mixer else { return None };
@@ -221,6 +207,8 @@ mod tests {
         assert_eq!(bytes, 2.0 * (MATRICES + HEAD + NORMS) + cached);
         let attention = 2.0 * 4.0 * 128.0 * 10.0;
         assert_eq!(flops, 3.0 * (2.0 * (MATRICES + HEAD) + attention));
+        let blueprint = families::read(&serde_json::from_str(DENSE).unwrap()).unwrap();
+        assert_eq!(blueprint.row_elements(), MATRICES);
     }
 
     #[test]

@@ -79,6 +79,11 @@ pub const RECORDED: &[Recorded] = &[
         &[],
         "0 while there is memory, 1 while caches are kept small, 2 while new requests are refused, too",
     ),
+    gauge(
+        "omnibus_engine_memory_left_bytes",
+        &[],
+        "how much less memory the machine had when the engine's process was started again; 0 below a GiB",
+    ),
     gauge("omnibus_build_info", &["version"], "always 1; the version is a label"),
     histogram("omnibus_queue_seconds", &["api"], "time from arrival to the first step"),
     histogram("omnibus_ttft_seconds", &["api"], "time from arrival to the first token or text"),

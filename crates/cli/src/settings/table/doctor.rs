@@ -24,6 +24,34 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "report",
+        short: None,
+        kind: Kind::Text("FILE"),
+        default: "",
+        section: "Report",
+        commands: DOCTOR,
+        scope: Scope::FlagOnly,
+        help: "Write a file to attach to an issue: machine, kernels, times of steps of the embedded model and of a preset, and a soak.",
+        set: |config, value| {
+            config.doctor.subject = DoctorSubject::Report(value.text().into());
+            Ok(())
+        },
+    },
+    Setting {
+        name: "soak",
+        short: None,
+        kind: Kind::Number(0.0, 86_400.0),
+        default: "300",
+        section: "Report",
+        commands: DOCTOR,
+        scope: Scope::FlagOnly,
+        help: "Seconds for which two streams churn the caches in --report.",
+        set: |config, value| {
+            config.doctor.soak_s = value.number();
+            Ok(())
+        },
+    },
+    Setting {
         name: "plan",
         short: None,
         kind: Kind::Text("CONFIG"),

@@ -1,4 +1,4 @@
-//! Settings of `bench engine`. Two of them are those of `doctor --plan` too.
+//! Settings of `bench engine`. Some are those of `doctor --plan` and `doctor --report` too.
 
 use super::{ENGINE_BENCH, MAX, RANDOM_WEIGHTS, choose};
 use crate::settings::{Kind, Measured, Scope, Setting, choice};
@@ -11,7 +11,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("CONFIG"),
         default: "",
         section: "Engine benchmark",
-        commands: ENGINE_BENCH,
+        commands: RANDOM_WEIGHTS,
         scope: Scope::FlagOnly,
         help: "Make random weights on the device instead of loading a model: a config.json, its directory, or a preset such as qwen3-0.6b (an unknown name lists all presets).",
         set: |config, value| {

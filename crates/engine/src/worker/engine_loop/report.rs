@@ -144,6 +144,7 @@ impl EngineLoop {
             active_memory_bytes: mlx::memory::active_memory() as u64,
             peak_memory_bytes: mlx::memory::peak_memory() as u64,
             cache_memory_bytes: mlx::memory::cache_memory() as u64,
+            buffers: self.buffer_cache.count(),
             ..self.stats.counters.clone()
         };
         StatsReport { stats, steps: std::mem::take(&mut self.stats.steps) }

@@ -60,6 +60,39 @@ pub struct FileRange {
     pub bytes: u64,
 }
 
+/// Where a tensor of all experts lies.
+#[derive(Clone, Debug)]
+pub enum ExpertRange {
+    /// One expert behind the other.
+    Stacked(FileRange),
+    /// Each expert's in a place of its own, in their order.
+    Single(Vec<FileRange>),
+}
+
+impl ExpertRange {
+    /// Whether it has so many bytes for each of so many experts.
+    pub(super) fn holds(&self, experts: usize, bytes: usize) -> bool {
+        match self {
+            Self::Stacked(range) => range.bytes == (experts * bytes) as u64,
+            Self::Single(ranges) => {
+                ranges.len() == experts && ranges.iter().all(|range| range.bytes == bytes as u64)
+            }
+        }
+    }
+
+    /// The file with an expert of so many bytes, and where it begins.
+    fn of(&self, expert: u32, bytes: usize) -> Result<(&StoredFile, u64), String> {
+        match self {
+            Self::Stacked(range) => Ok((&range.file, range.offset + u64::from(expert) * bytes as u64)),
+            Self::Single(ranges) => {
+                let range =
+                    ranges.get(expert as usize).ok_or_else(|| format!("there is no expert {expert}"))?;
+                Ok((&range.file, range.offset))
+            }
+        }
+    }
+}
+
 /// Sixteen floats: what kernels load at once.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
@@ -82,7 +115,7 @@ impl Buffer {
 pub(super) struct StackFiles {
     pub(super) experts: usize,
     /// Words, and of packed weights scales and biases; with the bytes of one expert.
-    pub(super) ranges: Vec<(FileRange, usize)>,
+    pub(super) ranges: Vec<(ExpertRange, usize)>,
 }
 
 impl StackFiles {
@@ -109,8 +142,8 @@ impl StackFiles {
             let Some((part, after)) = rest.split_at_mut_checked(bytes.next_multiple_of(LINE)) else {
                 return Err("a buffer is shorter than an expert".to_owned());
             };
-            let offset = range.offset + u64::from(expert) * *bytes as u64;
-            range.file.read(part.get_mut(..*bytes).unwrap_or_default(), offset)?;
+            let (file, offset) = range.of(expert, *bytes)?;
+            file.read(part.get_mut(..*bytes).unwrap_or_default(), offset)?;
             rest = after;
         }
         Ok(())

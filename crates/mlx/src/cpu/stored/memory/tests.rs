@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
 
-use super::super::file::{FileRange, StoredFile};
+use super::super::file::{ExpertRange, FileRange, StoredFile};
 use super::*;
 
 const EXPERTS: usize = 8;
@@ -14,7 +14,7 @@ const EXPERTS: usize = 8;
 const BYTES: usize = 100;
 const RESIDENT_BYTES: u64 = 128;
 
-/// Two layers of two stacks in one file, in which each byte is 8 times the number of its stack, and that of its expert.
+/// Two layers of two stacks in one file, one of each with its experts in places of their own, in which each byte is 8 times the number of its stack, and that of its expert.
 struct World {
     path: PathBuf,
     memory: ExpertMemory,
@@ -31,7 +31,14 @@ impl World {
         let file = Arc::new(StoredFile::open(&path).unwrap());
         let of_stack = |(number, layer): (u64, &&str)| {
             let bytes = (EXPERTS * BYTES) as u64;
-            let range = FileRange { file: Arc::clone(&file), offset: number * bytes, bytes };
+            let range = |offset, bytes| FileRange { file: Arc::clone(&file), offset, bytes };
+            let range = match number % 2 {
+                0 => ExpertRange::Stacked(range(number * bytes, bytes)),
+                _ => {
+                    let offsets = (0..EXPERTS as u64).map(|expert| number * bytes + expert * BYTES as u64);
+                    ExpertRange::Single(offsets.map(|offset| range(offset, BYTES as u64)).collect())
+                }
+            };
             let files = Arc::new(StackFiles { experts: EXPERTS, ranges: vec![(range, BYTES)] });
             assert_eq!(memory.add_stack(layer, Arc::clone(&files)), number as u32);
             files
