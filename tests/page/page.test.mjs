@@ -268,21 +268,21 @@ test("the engine shows steps, who has what, and power", async () => {
   assert.deepEqual(page.wrong, []);
 });
 
-test("a recorded request is opened from a file and sent again", async () => {
+test("a recorded request is opened from its file and sent again", async () => {
   const address = await serve();
   const page = await open(address);
   await page.goto(`${address}/ui/#requests`);
   const body = { messages: [{ role: "user", content: "Hello" }], max_tokens: 4, ignore_eos: true, stream: true };
   const record = { version: 1, path: "/v1/chat/completions", request_id: "r-1", model: null, body,
     answer: { status: 200, prompt_tokens: 9, completion_tokens: 4, total_s: 0.5 } };
-  const file = (text) => page.getByLabel("A file of omnibus serve --record:")
-    .setInputFiles({ name: "records.jsonl", mimeType: "application/json", buffer: Buffer.from(text) });
-  await file(`${JSON.stringify(record)}\n`);
+  const file = (text) => page.getByLabel("Files of omnibus serve --record:")
+    .setInputFiles({ name: "r-1.json", mimeType: "application/json", buffer: Buffer.from(text) });
+  await file(JSON.stringify(record));
   await page.getByRole("button", { name: "Send r-1 again" }).click();
   await page.getByText(/recorded 0\.50 s\), 4 tokens \(recorded 4\)/).waitFor();
   await accessible(page);
   await file("[]");
-  await page.getByText("This file has no records").waitFor();
+  await page.getByText("This is no record").waitFor();
   assert.deepEqual(page.wrong, []);
 });
 

@@ -1,21 +1,18 @@
-// Requests that `omnibus serve --record DIR` wrote, opened from a file, to be sent again. Nothing but that is sent.
+// Requests that `omnibus serve --record DIR` wrote, opened from their files, to be sent again. Nothing but that is sent.
 
 import { call } from "./api.js";
 import { button, el, failure, number, table } from "./dom.js";
 
-/** Records of a file that are shown: the newest. */
+/** Records that are shown: the newest. */
 const SHOWN = 50;
 
-/** The records of a file, checked. */
-function read(text) {
-  const lines = text.split("\n").filter((line) => line.trim());
-  return lines.map((line, at) => {
-    const record = JSON.parse(line);
-    if (typeof record?.path !== "string" || !record.path.startsWith("/") || typeof record.answer !== "object" || !record.answer) {
-      throw new Error(`line ${at + 1} has no path and answer`);
-    }
-    return record;
-  });
+/** The record of a file, checked. */
+async function read(file) {
+  const record = JSON.parse(await file.text());
+  if (typeof record?.path !== "string" || !record.path.startsWith("/") || typeof record.answer !== "object" || !record.answer) {
+    throw new Error(`${file.name} has no path and answer`);
+  }
+  return record;
 }
 
 /** How two answers compare, as far as an answer of any API says. */
@@ -40,23 +37,23 @@ async function replay(record, place) {
   }
 }
 
-/** A form for the records of a file. */
+/** A form for the files of records. */
 export function recordedRequests() {
   const list = el("div");
   const answer = el("div", { "aria-live": "polite" });
-  const draw = (records) => table(`${records.length} recorded requests${records.length > SHOWN ? `, the last ${SHOWN} of them` : ""}`,
+  const draw = (records) => table(`${records.length} recorded requests${records.length > SHOWN ? `, the newest ${SHOWN} of them` : ""}`,
     ["Request", "Route", "Model", "Status", "Prompt", "Generated", ""],
-    records.slice(-SHOWN).reverse().map((record) => [record.request_id ?? "", record.path, record.model ?? "", String(record.answer.status ?? ""),
+    records.toSorted((one, other) => (other.time_ms ?? 0) - (one.time_ms ?? 0)).slice(0, SHOWN).map((record) => [record.request_id ?? "", record.path, record.model ?? "", String(record.answer.status ?? ""),
       number(record.answer.prompt_tokens), number(record.answer.completion_tokens),
       record.body ? button("Send again", () => replay(record, answer), { "aria-label": `Send ${record.request_id ?? record.path} again` }) : "no JSON"]));
-  const file = el("input", { type: "file", accept: ".jsonl", id: "records", change: async () => {
+  const file = el("input", { type: "file", accept: ".json,application/json", multiple: true, id: "records", change: async () => {
     answer.replaceChildren();
     try {
-      list.replaceChildren(draw(read(await file.files[0].text())));
+      list.replaceChildren(draw(await Promise.all([...file.files].map(read))));
     } catch (error) {
-      list.replaceChildren(failure(new Error(`This file has no records: ${error.message}`)));
+      list.replaceChildren(failure(new Error(`This is no record: ${error.message}`)));
     }
   } });
   return el("div", {}, el("h3", {}, "Recorded requests"),
-    el("p", {}, el("label", { for: "records" }, "A file of omnibus serve --record: "), file), list, answer);
+    el("p", {}, el("label", { for: "records" }, "Files of omnibus serve --record: "), file), list, answer);
 }
