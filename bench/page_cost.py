@@ -6,7 +6,8 @@
 One server is measured in turns without and with clients of `/v1/status/stream`, which is what the engine view reads. A second
 server has a meter (`--power-model`) and is measured against the first without a client. Each round has every case once, in an order
 that turns. A line is the mean of the rounds' ratios to the first case, with its 95 % confidence interval (Student's t).
-CPU seconds are those of the server's processes, so they depend little on other load; tokens/s are as a client sees them.
+CPU seconds are those of the server's processes, so they depend little on other load; tokens/s are as a client sees them. The loop's
+own time is what it spends on planning, building and recording steps, as a share of all its time: what a watcher adds is its cost.
 """
 
 import argparse
@@ -53,16 +54,24 @@ class Watcher(threading.Thread):
         self.join(10)
 
 
+def loop_times(server):
+    """Seconds of the engine's loop so far: its own, and those of the device."""
+    engine = server.engine()
+    return engine["host_seconds_total"], engine["dispatch_seconds_total"] + engine["wait_seconds_total"]
+
+
 def measured(server, options, watchers):
     """Tokens per second and CPU seconds of one round, with so many clients that watch."""
     watching = [Watcher(server) for _ in range(watchers)]
-    before = serving.cpu_seconds(server.process.pid)
+    before, times = serving.cpu_seconds(server.process.pid), loop_times(server)
     _, seconds = run(server, options, lambda: None)
     busy = serving.cpu_seconds(server.process.pid) - before
+    host, others = (now - earlier for now, earlier in zip(loop_times(server), times))
     for watcher in watching:
         watcher.close()
     steps, lost, size = (sum(getattr(one, name) for one in watching) for name in ("steps", "lost", "bytes"))
-    return options.streams * options.tokens / seconds, busy, (steps, lost, size / max(1, watchers) / seconds)
+    share = 100 * host / (host + others)
+    return options.streams * options.tokens / seconds, busy, share, (steps, lost, size / max(1, watchers) / seconds)
 
 
 def interval(values):
@@ -99,12 +108,14 @@ def main():
         order.append(order.pop(0))
     for server in (plain, metered):
         server.stop()
-    base_rates, base_busy, _ = zip(*next(iter(found.values())))
+    base_rates, base_busy, base_shares, _ = zip(*next(iter(found.values())))
     for name, values in found.items():
-        rates, busy, seen = zip(*values)
+        rates, busy, shares, seen = zip(*values)
+        more, half = interval([share - of_base for share, of_base in zip(shares, base_shares)])
         print(
             f"{name}: {statistics.mean(rates):.1f} tokens/s ({percent(rates, base_rates)}), "
-            f"{statistics.mean(busy):.2f} CPU seconds a round ({percent(busy, base_busy)})"
+            f"{statistics.mean(busy):.2f} CPU seconds a round ({percent(busy, base_busy)}), "
+            f"the loop's own time {statistics.mean(shares):.2f} % of all ({more:+.3f} ± {half:.3f} points)"
         )
         if any(steps for steps, _, _ in seen):
             steps, lost, size = (sum(values) for values in zip(*seen))
