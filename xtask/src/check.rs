@@ -1,8 +1,8 @@
-//! `cargo xtask check [--clients]`: everything CI runs. What needs no build comes first, then clippy; the rest runs beside the
-//! tests as soon as it can.
+//! `cargo xtask check [--clients]`: everything CI runs. What needs no build comes first, then the build of the tests, which is
+//! clippy as well; the rest runs beside the tests as soon as it can.
 //!
-//! The CUDA kernels need what their tests write. With `--clients`
-//! comes what needs the built server and package registries: the soak and the tests of client libraries.
+//! The CUDA kernels need what their tests write. Rustdoc runs for macOS, where it needs no more than clippy has made. With
+//! `--clients` comes what needs the built server and package registries: the soak and the tests of client libraries.
 
 use std::process::Command;
 use std::time::Instant;
@@ -11,8 +11,6 @@ use crate::jobs::{self, Finished, Job};
 use crate::process::{cargo, python, run as finish};
 use crate::test_programs::{BUILD, GPU, build, examples, own_copy, print_times, programs, width};
 use crate::{cuda_kernels, paths, tidy};
-
-const CLIPPY: &str = "clippy";
 
 /// Minutes of the soak beside the tests.
 const SOAK_MINUTES: &str = "1";
@@ -30,8 +28,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     println!("== tidy");
     tidy::run(&[])?;
     cuda_kernels::forget()?;
-    let finished = jobs::run(vec![clippy()], width(), |job| match job.name.as_str() {
-        CLIPPY => after_clippy(),
+    let finished = jobs::run(vec![build()?], width(), |job| match job.name.as_str() {
         BUILD => after_build(job, std::mem::take(&mut clients)),
         GPU => Ok(vec![Job::new("cuda-kernels", own_command(&["cuda-kernels"])?)]),
         _ => Ok(Vec::new()),
@@ -48,28 +45,12 @@ fn own_command(arguments: &[&str]) -> Result<Command, String> {
     Ok(command)
 }
 
-fn clippy() -> Job {
-    Job::cargo(CLIPPY, cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
-}
-
-/// Clippy for macOS is a cargo, too, and runs beside the first tests.
-fn after_clippy() -> Result<Vec<Job>, String> {
-    Ok(vec![build(), Job::cargo("clippy for macOS", own_command(&["macos"])?)])
-}
-
 fn after_build(build: &Finished, clients: Vec<Job>) -> Result<Vec<Job>, String> {
     let mut jobs = programs(build, &[])?;
     // Behind the slowest program, which the CUDA kernels wait for.
     jobs.splice(1..1, clients);
-    jobs.extend([examples(&[]), rustdoc()]);
+    jobs.extend([Job::cargo("clippy and rustdoc for macOS", own_command(&["macos"])?), examples(&[])?]);
     Ok(jobs)
-}
-
-/// Examples are documented, too: with them it needs what clippy has made, without them other features of dependencies.
-fn rustdoc() -> Job {
-    let mut doc = cargo(&["doc", "--no-deps", "--workspace", "--lib", "--bins", "--examples"]);
-    doc.env("RUSTDOCFLAGS", "-D warnings");
-    Job::cargo("cargo doc", doc)
 }
 
 /// What calls the server that the tests have built.

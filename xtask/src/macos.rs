@@ -1,13 +1,15 @@
-//! `cargo xtask macos [--all-targets]`: clippy over libraries and binaries, or over tests and examples as well, for macOS on Arm, on any machine. Build scripts compile the C++ shim of
-//! `mlx-sys` against the headers of MLX's Metal wheel, with the C++ compiler of the wheel `ziglang`. Nothing is linked or run.
+//! `cargo xtask macos [--all-targets]`: clippy and rustdoc over libraries and binaries, or over tests and examples as well,
+//! for macOS on Arm, on any machine. Build scripts compile the C++ shim of `mlx-sys` against the headers of MLX's Metal wheel,
+//! with the C++ compiler of the wheel `ziglang`. Nothing is linked or run.
 //!
-//! Both wheels and the compiler's cache stay in `target/macos`, so a second run checks what changed. On macOS there is
-//! nothing to do: clippy itself checks the same code there.
+//! Both wheels and the compiler's cache stay in `target/macos`, so a second run checks what changed. Documentation has what
+//! clippy has made.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::clippy;
 use crate::environment;
 use crate::paths;
 use crate::process::{cargo, run as finish};
@@ -25,40 +27,68 @@ const PLATFORM: &str = "macosx_14_0_arm64";
 /// Tests and examples.
 const ALL: &str = "--all-targets";
 
-/// Gets the wheels, if they are not there, and runs clippy.
+/// Gets the wheels, if they are not there, and runs clippy and rustdoc.
 pub fn run(arguments: &[String]) -> Result<(), String> {
-    let targets: &[&str] = match arguments {
-        [] => &["--lib", "--bins"],
-        [option] if option == ALL => &[ALL],
+    let own = ["--lib", "--bins"];
+    let (checked, documented) = match arguments {
+        [] => (own.as_slice(), own.as_slice()),
+        [option] if option == ALL => ([ALL].as_slice(), ["--lib", "--bins", "--examples"].as_slice()),
         _ => return Err(format!("takes {ALL} or nothing, not `{}`", arguments.join(" "))),
     };
-    if cfg!(target_os = "macos") {
-        println!("skipped: clippy on macOS checks the same code");
-        return Ok(());
+    let Some(machine) = Machine::prepare()? else { return Ok(()) };
+    let mut check = cargo(&["check", "--workspace"]);
+    check.args(checked);
+    let mut doc = cargo(&["doc", "--no-deps", "--workspace"]);
+    doc.args(documented).env("RUSTDOCFLAGS", "-D warnings");
+    for mut command in [check, doc] {
+        clippy::lint(&mut command)?;
+        machine.set(&mut command);
+        finish(command)?;
     }
-    if !has_target()? {
-        return Ok(());
-    }
-    let folder = paths::target()?.join("macos");
-    let mlx_version = mlx_release()?;
-    let zig = Wheel { name: "ziglang", version: ZIG_VERSION, platform: None };
-    let metal = Wheel { name: "mlx-metal", version: &mlx_version, platform: Some(PLATFORM) };
-    let Some([zig, metal]) = wheel::installed([zig, metal], &folder)? else { return Ok(()) };
-    let tools = Tools::write(&folder)?;
-    let mut clippy = cargo(&["clippy", "--workspace", "--target", TARGET]);
-    clippy.args(targets).args(["--", "-D", "warnings"]);
-    tools.set(&mut clippy);
-    let cache = folder.join("cache");
-    clippy
-        .env("ZIG", zig.join("ziglang/zig"))
-        .envs([("ZIG_GLOBAL_CACHE_DIR", &cache), ("ZIG_LOCAL_CACHE_DIR", &cache)])
-        .env("MLX_DIR", metal.join("mlx"))
-        .env("MACOSX_DEPLOYMENT_TARGET", MACOS);
-    finish(clippy)?;
     println!(
-        "the workspace passes clippy for {TARGET}, and its shim compiles with MLX {mlx_version} for Metal"
+        "the workspace and its documentation pass clippy and rustdoc for {TARGET}, and its shim compiles for Metal"
     );
     Ok(())
+}
+
+/// What stands for a Mac.
+enum Machine {
+    /// This one is a Mac.
+    Own,
+    /// Wheels in a folder: a compiler, and MLX.
+    Wheels { folder: PathBuf, zig: PathBuf, metal: PathBuf, tools: Tools },
+}
+
+impl Machine {
+    /// `None` where something is missing, which was said.
+    fn prepare() -> Result<Option<Self>, String> {
+        if cfg!(target_os = "macos") {
+            return Ok(Some(Self::Own));
+        }
+        if !has_target()? {
+            return Ok(None);
+        }
+        let folder = paths::target()?.join("macos");
+        let mlx_version = mlx_release()?;
+        let zig = Wheel { name: "ziglang", version: ZIG_VERSION, platform: None };
+        let metal = Wheel { name: "mlx-metal", version: &mlx_version, platform: Some(PLATFORM) };
+        let Some([zig, metal]) = wheel::installed([zig, metal], &folder)? else { return Ok(None) };
+        let tools = Tools::write(&folder)?;
+        Ok(Some(Self::Wheels { folder, zig, metal, tools }))
+    }
+
+    /// Makes a command of cargo compile for it.
+    fn set(&self, command: &mut Command) {
+        let Self::Wheels { folder, zig, metal, tools } = self else { return };
+        tools.set(command);
+        let cache = folder.join("cache");
+        command
+            .args(["--target", TARGET])
+            .env("ZIG", zig.join("ziglang/zig"))
+            .envs([("ZIG_GLOBAL_CACHE_DIR", &cache), ("ZIG_LOCAL_CACHE_DIR", &cache)])
+            .env("MLX_DIR", metal.join("mlx"))
+            .env("MACOSX_DEPLOYMENT_TARGET", MACOS);
+    }
 }
 
 /// Whether the toolchain has the target's standard library. In CI a missing one is an error: no step may pass that has done

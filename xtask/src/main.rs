@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod check;
+mod clippy;
 mod cuda_kernels;
 mod dist;
 mod docs;
@@ -48,7 +49,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "docs", about: "write the generated pages; --check only compares", run: docs::run },
     Command {
         name: "macos",
-        about: "clippy for macOS on any machine, with a C++ compiler from a wheel",
+        about: "clippy and rustdoc for macOS on any machine, with a C++ compiler from a wheel",
         run: macos::run,
     },
     Command {

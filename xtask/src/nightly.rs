@@ -76,8 +76,11 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
 }
 
-/// Makes what is published, installs it as another user, and sends each server a request.
+/// Makes what is published, builds the crates from their packages, installs the others as another user, and sends each server a
+/// request.
 fn packages(_: &Scale) -> Result<(), String> {
+    let unpublished = ["xtask", "omnibus-testing"].map(|name| ["--exclude", name]).concat();
+    finish(cargo(&[["package", "--workspace"].as_slice(), &unpublished].concat()))?;
     dist::run(&[])?;
     let mut command = python();
     command.arg("tests/packages/installed.py").arg(paths::target()?.join("dist/out"));

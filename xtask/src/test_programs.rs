@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::clippy;
 use crate::jobs::{self, Finished, Job};
 use crate::paths;
 use crate::process::cargo;
@@ -31,12 +32,12 @@ const SLOWEST: [&str; 6] = [
 ];
 
 /// It writes the texts that `cargo xtask cuda-kernels` compiles.
-pub const GPU: &str = "mlx gpu";
+pub const GPU: &str = "omnibus-mlx gpu";
 
 /// Builds and runs the test programs and the examples in documentation.
 pub fn run(arguments: &[String]) -> Result<(), String> {
-    let finished = jobs::run(vec![build()], width(), |job| match job.name.as_str() {
-        BUILD => Ok(programs(job, arguments)?.into_iter().chain([examples(arguments)]).collect()),
+    let finished = jobs::run(vec![build()?], width(), |job| match job.name.as_str() {
+        BUILD => Ok(programs(job, arguments)?.into_iter().chain([examples(arguments)?]).collect()),
         _ => Ok(Vec::new()),
     });
     print_times(&finished?);
@@ -58,11 +59,13 @@ pub fn print_times(finished: &[Finished]) {
     }
 }
 
-/// Builds what `cargo test --workspace` runs; clippy has seen the rest.
-pub fn build() -> Job {
+/// Builds and lints what `cargo test --workspace` runs, and benches and examples.
+pub fn build() -> Result<Job, String> {
     let arguments =
-        ["test", "--workspace", "--tests", "--no-run", "--message-format=json-render-diagnostics"];
-    Job::cargo(BUILD, cargo(&arguments)).live()
+        ["test", "--workspace", "--all-targets", "--no-run", "--message-format=json-render-diagnostics"];
+    let mut command = cargo(&arguments);
+    clippy::lint(&mut command)?;
+    Ok(Job::cargo(BUILD, command).live())
 }
 
 /// A job for each program that was built.
@@ -70,6 +73,9 @@ pub fn programs(build: &Finished, arguments: &[String]) -> Result<Vec<Job>, Stri
     let mut programs: Vec<Program> = build.output.lines().filter_map(Program::read).collect();
     if programs.is_empty() {
         return Err("cargo built no test program".to_owned());
+    }
+    if let Some(name) = SLOWEST.iter().find(|name| programs.iter().all(|program| program.name != **name)) {
+        return Err(format!("cargo built no test program `{name}`"));
     }
     let rank =
         |program: &Program| SLOWEST.iter().position(|name| *name == program.name).unwrap_or(SLOWEST.len());
@@ -81,10 +87,11 @@ pub fn programs(build: &Finished, arguments: &[String]) -> Result<Vec<Job>, Stri
 }
 
 /// The examples in documentation.
-pub fn examples(arguments: &[String]) -> Job {
+pub fn examples(arguments: &[String]) -> Result<Job, String> {
     let mut command = cargo(&["test", "--workspace", "--doc", "--"]);
     command.args(arguments);
-    Job::cargo("examples in documentation", command).limited(TEST_LIMIT)
+    clippy::lint(&mut command)?;
+    Ok(Job::cargo("examples in documentation", command).limited(TEST_LIMIT))
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -109,8 +116,11 @@ impl Program {
         let (place, version) = message["package_id"].as_str()?.rsplit_once('#')?;
         let package = version.split_once('@').map_or(place.rsplit('/').next()?, |(name, _)| name);
         let target = message["target"]["name"].as_str()?;
-        let is_test = message["target"]["kind"].as_array()?.iter().any(|kind| kind == "test");
-        let what = if is_test { target } else { "unit tests" };
+        let what = match message["target"]["kind"][0].as_str()? {
+            "bench" | "example" => return None,
+            "test" => target,
+            _ => "unit tests",
+        };
         Some(Self { name: format!("{package} {what}"), path, folder })
     }
 
@@ -152,12 +162,34 @@ mod tests {
         assert_eq!(named("kv#omnibus-kv@0.1.0", "test").as_deref(), Some("omnibus-kv arithmetic"));
         assert_eq!(named("mlx#0.1.0", "lib").as_deref(), Some("mlx unit tests"));
         assert_eq!(Program::read(&message("mlx#0.1.0", "bin", "false")), None);
+        assert_eq!(Program::read(&message("mlx#0.1.0", "bench", "true")), None);
         assert_eq!(Program::read("warning: not JSON"), None);
     }
 
+    /// The programs of a build of these packages and targets.
+    fn built(names: &[&str]) -> Result<Vec<String>, String> {
+        let message = |name: &&str| {
+            let (package, target) = name.split_once(' ').unwrap_or_default();
+            let id = format!("p#{package}@0.1.0");
+            message(&id, "test", "true").replace("arithmetic", target).replace('\n', " ")
+        };
+        let output = names.iter().map(message).collect::<Vec<_>>().join("\n");
+        let build = Finished { name: BUILD.to_owned(), time: Duration::ZERO, output };
+        Ok(programs(&build, &[])?.into_iter().map(|job| job.name).collect())
+    }
+
     #[test]
-    fn a_build_without_programs_is_an_error() {
-        let build = Finished { name: BUILD.to_owned(), time: Duration::ZERO, output: String::new() };
-        assert!(programs(&build, &[]).is_err());
+    fn the_slowest_come_first_and_none_of_them_is_missing() {
+        let all = [&["omnibus-kv arithmetic"], SLOWEST.as_slice()].concat();
+        assert_eq!(
+            built(&all),
+            Ok([SLOWEST.as_slice(), &["omnibus-kv arithmetic"]]
+                .concat()
+                .into_iter()
+                .map(str::to_owned)
+                .collect())
+        );
+        assert!(built(&all[..all.len() - 1]).is_err_and(|why| why.contains("omnibus-core it")));
+        assert!(built(&[]).is_err());
     }
 }

@@ -21,17 +21,16 @@ pub fn program(dist: &Dist) -> Result<Vec<Member>, String> {
 pub fn libmlx(dist: &Dist, name: &str) -> Result<Vec<Member>, String> {
     let folder = wheel(dist, name)?;
     let mut members = Vec::new();
-    for file in files(&folder)? {
-        let path = relative(&file, &folder);
-        let is_library = file.file_name().is_some_and(|name| {
-            let name = name.to_string_lossy();
-            name.ends_with(".so") || name.contains(".so.")
-        });
-        if is_library {
-            members.push(Member::program(path, read(&file)?));
-        }
+    for file in files(&folder)?.iter().filter(|file| is_library(file)) {
+        members.push(Member::program(relative(file, &folder), read(file)?));
     }
     Ok(members)
+}
+
+/// Whether a file is a shared library, by its name.
+pub fn is_library(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    name.ends_with(".so") || name.contains(".so.")
 }
 
 /// The folder of MLX's wheel of this name.
@@ -78,7 +77,8 @@ pub fn files(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-fn relative(file: &Path, folder: &Path) -> String {
+/// The path of a file in a folder.
+pub fn relative(file: &Path, folder: &Path) -> String {
     file.strip_prefix(folder).unwrap_or(file).display().to_string()
 }
 

@@ -75,7 +75,8 @@ fn of_libmlx(folder: &Path) -> Result<Vec<String>, String> {
     Ok(texts)
 }
 
-fn is_licence(path: &Path) -> bool {
+/// Whether a file is the text of a licence, by its name.
+pub fn is_licence(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().to_uppercase()).unwrap_or_default();
     path.is_file() && NAMES.iter().any(|begin| name.starts_with(begin))
 }

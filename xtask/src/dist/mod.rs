@@ -6,6 +6,7 @@
 mod binary;
 mod checksums;
 mod contents;
+mod cuda;
 mod dependencies;
 mod environment;
 mod formula;
@@ -34,7 +35,12 @@ const ARTEFACTS: &[Artefact] = &[
     Artefact { name: "wheel", about: "the Python package, for this system", make: binary::copy_wheel },
     Artefact { name: "archive", about: "a tar.xz with libmlx for CPUs", make: packages::archive },
     Artefact { name: "deb", about: "a Debian package with libmlx for CPUs", make: packages::debian },
-    Artefact { name: "oci", about: "an image of a container, with libmlx for CPUs", make: oci::write },
+    Artefact { name: "oci", about: "an image of a container, with libmlx for CPUs", make: oci::write_cpu },
+    Artefact {
+        name: "oci-cuda",
+        about: "an image of a container, with libmlx for NVIDIA's GPUs",
+        make: oci::write_cuda,
+    },
     Artefact {
         name: "formula",
         about: "a formula of Homebrew, and the sources that it builds",

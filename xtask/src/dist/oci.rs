@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::checksums::of;
 use super::members::{Content, Member, tar};
-use super::{Dist, contents, read};
+use super::{Dist, contents, cuda, read};
 use crate::process::run;
 
 /// The release of Debian.
@@ -36,12 +36,23 @@ const CERTIFICATES: &str = "./usr/share/ca-certificates/mozilla/";
 /// The user that everything runs as.
 const USER: u64 = 1000;
 
-/// Writes `omnibus-VERSION-cpu.oci.tar`.
-pub fn write(dist: &Dist) -> Result<(), String> {
+/// An image with libmlx for CPUs.
+pub fn write_cpu(dist: &Dist) -> Result<(), String> {
+    write(dist, "cpu", contents::libmlx(dist, "mlx-cpu")?)
+}
+
+/// An image with libmlx for NVIDIA's GPUs, NVIDIA's libraries, and the headers that kernels are compiled with. The driver comes
+/// from the host.
+pub fn write_cuda(dist: &Dist) -> Result<(), String> {
+    write(dist, "cuda13", cuda::libraries(dist)?)
+}
+
+/// Writes `omnibus-VERSION-KIND.oci.tar`.
+fn write(dist: &Dist, kind: &str, libmlx: Vec<Member>) -> Result<(), String> {
     let epoch = dist.binary.epoch;
     let home = Member { path: "./var/lib/omnibus/.cache".into(), content: Content::Folder(USER) };
     let own = Member::program("./opt/omnibus/bin/omnibus", read(&dist.binary.file)?);
-    let libmlx = contents::libmlx(dist, "mlx-cpu")?.into_iter().map(|member| member.below("./opt/omnibus"));
+    let libmlx = libmlx.into_iter().map(|member| member.below("./opt/omnibus"));
     let documents = contents::documents(dist)?.into_iter().filter(|member| member.path.contains("/doc/"));
     let own: Vec<Member> = documents.map(|member| member.below("./usr")).chain([own]).collect();
     let layers = [
@@ -49,8 +60,9 @@ pub fn write(dist: &Dist) -> Result<(), String> {
         tar(&libmlx.collect::<Vec<_>>(), epoch)?,
         tar(&own, epoch)?,
     ];
-    let image = tar(&layout(&layers, epoch, &dist.version)?, epoch)?;
-    dist.write(&format!("omnibus-{}-cpu.oci.tar", dist.version), &image)
+    let name = format!("{}-{kind}", dist.version);
+    let image = tar(&layout(&layers, epoch, &name)?, epoch)?;
+    dist.write(&format!("omnibus-{name}.oci.tar"), &image)
 }
 
 /// The files of the system.
@@ -118,8 +130,7 @@ fn layout(layers: &[Vec<u8>], epoch: u64, version: &str) -> Result<Vec<Member>, 
         "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": config, "layers": layers,
     });
     let mut manifest = blob(manifest.to_string().into_bytes(), "manifest.v1+json");
-    manifest["annotations"] =
-        json!({"org.opencontainers.image.ref.name": format!("mlx-omnibus:{version}-cpu")});
+    manifest["annotations"] = json!({"org.opencontainers.image.ref.name": format!("mlx-omnibus:{version}")});
     let index = json!({"schemaVersion": 2, "manifests": [manifest]});
     members.push(Member::data("index.json", index.to_string()));
     Ok(members)
@@ -134,7 +145,13 @@ fn configuration(layers: &[String], epoch: u64, version: &str) -> Value {
             "User": format!("{USER}:{USER}"),
             "Entrypoint": ["/opt/omnibus/bin/omnibus"],
             "Cmd": ["serve", "--host", "0.0.0.0"],
-            "Env": ["PATH=/opt/omnibus/bin", "HOME=/var/lib/omnibus"],
+            // The last two are read by NVIDIA's container runtime, which brings the driver in.
+            "Env": [
+                "PATH=/opt/omnibus/bin",
+                "HOME=/var/lib/omnibus",
+                "NVIDIA_VISIBLE_DEVICES=all",
+                "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+            ],
             "WorkingDir": "/var/lib/omnibus",
             "ExposedPorts": {"8000/tcp": {}},
             "Volumes": {"/var/lib/omnibus/.cache": {}},

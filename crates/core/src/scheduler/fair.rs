@@ -7,8 +7,9 @@
 //! prompt come in chunks; how long it will take, the cost model says.
 //!
 //! Offline sequences ([`Class::Offline`]) have no slack: none of their tokens is ever due. Beside online ones they get a
-//! share of the time, in steps that only decode, and never so much of one that an online token is late. An online one that
-//! waits may have their places and their memory.
+//! share of the time, in steps that only decode: their decodes the share of each step, their prompts what was saved up for
+//! one chunk, so that few tokens of online ones wait for a prompt, and none is late. An online one that waits may have
+//! their places and their memory.
 //!
 //! Invariant: the first in line (by [`Rank`](crate::sequence::Rank)) advances in every step in which a sequence can, and
 //! may have the memory of all others; no sequence preempts one before it in line. So an online sequence that waits long
@@ -41,9 +42,12 @@ const HOST_SHARE: f64 = 0.12;
 /// Share of a step reserved for other programs: some steps take a fifth longer than any model of them says.
 const INTERFERENCE_SHARE: f64 = 0.1;
 /// The time of offline sequences beside online ones, as a share of the time of those.
-const OFFLINE_SHARE: f64 = 0.25;
-/// Most time that offline sequences may save up, or owe after steps that took longer than expected, in microseconds.
-const SPARE_MAX: f64 = 5e4;
+const OFFLINE_SHARE: f64 = 0.1;
+/// For how many times the time of a step's online part offline sequences save up before they prefill in it. With their share
+/// it keeps the steps with a chunk below one in twenty.
+const CHUNK_STEPS: f64 = 2.5;
+/// Most time that offline sequences may owe after steps that took longer than expected, in microseconds.
+const DEBT_MAX: f64 = 5e4;
 
 /// Waiting sequences whose slack is compared with that of the first in line.
 const NEXT_IN_LINE: usize = 64;
@@ -361,25 +365,39 @@ impl<'a> Fair<'a> {
             return;
         }
         let decodes = self.online()..self.decodes.len();
-        match self.class {
-            Class::Online => self.decode_in_spare_time(builder, decodes.clone()),
-            Class::Offline => self.decode(builder, decodes.clone(), self.kept_tokens),
+        if self.class == Class::Online {
+            return self.offline_in_spare_time(builder, decodes, queue);
         }
+        self.decode(builder, decodes.clone(), self.kept_tokens);
         self.prefill(builder, queue, Class::Offline);
-        if self.class == Class::Offline {
-            self.decode(builder, decodes, 0);
+        self.decode(builder, decodes, 0);
+    }
+
+    /// Plans offline sequences beside online ones: decodes in their share of the step, then prompts, if enough was saved up.
+    fn offline_in_spare_time(
+        &mut self,
+        builder: &mut PlanBuilder<'a>,
+        decodes: Range<usize>,
+        queue: &mut Queue<'a>,
+    ) {
+        let most_us = self.budget(f64::INFINITY).conservative_us;
+        let Some(budget) = &mut builder.prefill_budget else { return };
+        let (online_us, saved_us) = (budget.load_us(), self.scheduler.policy.spare_us);
+        let share_us = OFFLINE_SHARE * online_us;
+        budget.limit(most_us.min(online_us + share_us + saved_us));
+        let most_us = online_us + share_us + saved_us.min(0.0);
+        self.decode_within(builder, decodes, most_us);
+        if saved_us >= CHUNK_STEPS * online_us {
+            self.prefill(builder, queue, Class::Offline);
         }
     }
 
-    /// Plans decodes beside online sequences, and leaves prompts the rest of the time.
-    fn decode_in_spare_time(&mut self, builder: &mut PlanBuilder<'a>, which: Range<usize>) {
-        let most_us = self.budget(f64::INFINITY).conservative_us;
-        if let Some(budget) = &mut builder.prefill_budget {
-            budget.limit(most_us, self.scheduler.policy.spare_us + OFFLINE_SHARE * budget.load_us());
-        }
+    /// Plans decodes, as long as the step takes no longer than `most_us`.
+    fn decode_within(&mut self, builder: &mut PlanBuilder<'a>, which: Range<usize>, most_us: f64) {
         for at in which {
             let (_, sequence) = self.decodes[at];
-            let is_in_time = |budget: &mut PrefillBudget<'_>| budget.add_decode(decode_load(sequence));
+            let is_in_time =
+                |budget: &mut PrefillBudget<'_>| budget.add_decode(decode_load(sequence), most_us);
             if builder.is_spent() || !builder.prefill_budget.as_mut().is_none_or(is_in_time) {
                 return;
             }
@@ -400,7 +418,8 @@ impl<'a> Fair<'a> {
 /// What offline sequences may take beside online ones, in microseconds, after a step that took so long and would have taken
 /// `online_us` without offline sequences. `before`: before that step.
 pub(super) fn spare_after(before: f64, took_us: f64, online_us: f64) -> f64 {
-    (before + OFFLINE_SHARE * online_us - (took_us - online_us)).clamp(-SPARE_MAX, SPARE_MAX)
+    let after = before + OFFLINE_SHARE * online_us - (took_us - online_us);
+    after.clamp(-DEBT_MAX, 2.0 * CHUNK_STEPS * online_us)
 }
 
 /// What there should be between tokens, in microseconds.

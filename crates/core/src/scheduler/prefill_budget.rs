@@ -81,10 +81,9 @@ impl<'a> PrefillBudget<'a> {
         }
     }
 
-    /// Limits what is added to the step from now on: it takes no longer than `most_us`, and no longer by `spare_us` than
-    /// what is planned. No prompt has more than fits into that for certain, however little it is.
-    pub(super) fn limit(&mut self, most_us: f64, spare_us: f64) {
-        let most_us = most_us.min(self.load_us() + spare_us);
+    /// Limits what is added to the step from now on: it takes no longer than `most_us`. No prompt has more than fits into
+    /// that for certain, however little it is.
+    pub(super) fn limit(&mut self, most_us: f64) {
         let conservative_us = self.budget.map_or(most_us, |budget| budget.conservative_us.min(most_us));
         let (expected_us, late_us) = (conservative_us, conservative_us);
         self.budget = Some(TimeBudget { conservative_us, expected_us, late_us });
@@ -96,10 +95,11 @@ impl<'a> PrefillBudget<'a> {
         self.cost.predict(&self.load)
     }
 
-    /// Accounts for one more decode, if the step stays in time with it. Whether it does.
-    pub(super) fn add_decode(&mut self, decode: StepLoad) -> bool {
+    /// Accounts for one more decode, if the step stays in time with it and takes no longer than `most_us`. Whether it does.
+    pub(super) fn add_decode(&mut self, decode: StepLoad, most_us: f64) -> bool {
         let load = self.load.plus(decode);
-        let is_in_time = self.budget.is_none_or(|budget| self.cost.predict(&load) <= budget.conservative_us);
+        let most_us = self.budget.map_or(most_us, |budget| budget.conservative_us.min(most_us));
+        let is_in_time = self.cost.predict(&load) <= most_us;
         if is_in_time {
             self.load = load;
         }

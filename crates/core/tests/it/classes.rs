@@ -150,7 +150,7 @@ fn offline_work_fills_idle_steps_and_costs_an_online_request_no_more_than_a_chun
     }
     let rests = |report: &Report| [report.tpot.p50, report.tpot.p95, report.tpot.p99];
     for (with, without) in rests(&with).into_iter().zip(rests(&without)) {
-        assert!(10 * with <= 13 * without, "{with} us a token, {without} without offline work");
+        assert!(10 * with <= 12 * without, "{with} us a token, {without} without offline work");
     }
     // Online requests keep the machine busy for a tenth of the time.
     let offline = run(&Scenario { arrivals: only(&shared, Class::Offline), ..shared });
@@ -186,5 +186,7 @@ fn offline_work_is_done_beside_online_streams_that_never_end() {
     let alone = run(&Scenario { arrivals: only(&scenario, Class::Online), ..scenario.clone() });
     assert_eq!((report.completed, report.offline_completed), (34, 30));
     assert!(report.offline_end < alone.end, "{report:#?}");
-    assert!(10 * report.tpot.p99 <= 13 * alone.tpot.p99, "{report:#?} {alone:#?}");
+    assert!(10 * report.tpot.p99 <= 12 * alone.tpot.p99, "{report:#?} {alone:#?}");
+    // Gaps with an offline prompt in them are few.
+    assert!(10 * report.itl.p95 <= 12 * alone.itl.p95, "{report:#?} {alone:#?}");
 }
