@@ -176,7 +176,7 @@ pub struct StatsReport {
     pub stats: Stats,
     /// Steps completed since the last statistics.
     pub steps: Vec<StepStats>,
-    /// Those of them that were recorded for [`Command::WatchSteps`].
+    /// Steps that were recorded for [`Command::WatchSteps`].
     pub watched: Vec<StepRecord>,
 }
 

@@ -10,7 +10,7 @@ use crate::request::SequenceId;
 pub struct HeldBlocks {
     /// All of them.
     pub blocks: usize,
-    /// Those that other sequences hold, too.
+    /// How many of them other sequences hold, too.
     pub shared: usize,
 }
 

@@ -18,7 +18,7 @@ pub enum LiveEvent {
         total: usize,
         /// The oldest of them.
         data: Vec<RunningRequest>,
-        /// Those with unfinished requests, with most of them first.
+        /// Keys with unfinished requests, the one with most first.
         keys: Vec<KeyLoad>,
     },
     /// Steps as they happened.
@@ -45,7 +45,7 @@ pub struct KeyLoad {
     pub oldest_queued_seconds: f64,
     /// KV blocks that its requests hold.
     pub kv_blocks: usize,
-    /// Those of them that other requests hold, too. Each request counts them.
+    /// How many of them other requests hold, too. Each request counts them.
     pub kv_blocks_shared: usize,
     /// Tokens of prompts since the start.
     pub prompt_tokens: u64,

@@ -40,7 +40,7 @@ pub struct RunningRequest {
     /// KV blocks that it holds, where a client reads `/v1/status/stream`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kv_blocks: Option<usize>,
-    /// Those of them that other requests hold, too.
+    /// How many of them other requests hold, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kv_blocks_shared: Option<usize>,
 }

@@ -73,7 +73,7 @@ impl ScriptedEngine {
         *self.pooler.lock().unwrap() = Pooler::read(folder.path()).unwrap();
     }
 
-    /// Those who watch get these steps.
+    /// Clients that watch get these steps.
     pub fn step(&self, steps: &WatchedSteps) {
         self.watchers.lock().unwrap().retain(|watcher| watcher.send(steps.clone()).is_ok());
     }
