@@ -1,17 +1,17 @@
 //! What is recorded of steps, and when.
 
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 
 use super::*;
 use crate::message::Report;
 use crate::step_record::StepRecord;
 
-/// A loop with the jobs of a test, and its reports.
-fn engine() -> (EngineLoop, Receiver<Report>) {
-    let ((_commands, inbox), (reports, received)) = (channel(), channel());
+/// A loop, its reports, and the sender of its commands, without which it ends.
+fn engine() -> (EngineLoop, Receiver<Report>, Sender<Command>) {
+    let ((commands, inbox), (reports, received)) = (channel(), channel());
     let send = move |report| reports.send(report).map_err(|_| crate::error::Disconnected);
     let engine = EngineLoop::new(load(&embedded(), settings()), inbox, Box::new(send));
-    (engine, received)
+    (engine, received, commands)
 }
 
 /// Runs the jobs to their end.
@@ -29,7 +29,7 @@ fn records(received: &Receiver<Report>) -> Vec<StepRecord> {
 
 #[test]
 fn the_recorded_steps_have_all_tokens_of_their_jobs() {
-    let (mut engine, received) = engine();
+    let (mut engine, received, _commands) = engine();
     engine.watch_steps();
     finish(&mut engine);
     let (stats, records) = (engine.scheduler.stats(), records(&received));
@@ -42,7 +42,7 @@ fn the_recorded_steps_have_all_tokens_of_their_jobs() {
 
 #[test]
 fn nothing_is_recorded_that_was_not_requested() {
-    let (mut engine, received) = engine();
+    let (mut engine, received, _commands) = engine();
     finish(&mut engine);
     let reports: Vec<Report> = received.try_iter().collect();
     let watched = reports.iter().filter_map(|report| report.stats.as_ref()).map(|stats| stats.watched.len());
@@ -53,7 +53,7 @@ fn nothing_is_recorded_that_was_not_requested() {
 
 #[test]
 fn jobs_that_hold_blocks_report_them() {
-    let (mut engine, received) = engine();
+    let (mut engine, received, _commands) = engine();
     jobs().into_iter().for_each(|job| engine.submit(job));
     while engine.scheduler.stats().running == 0 {
         assert!(engine.iterate().is_continue());
