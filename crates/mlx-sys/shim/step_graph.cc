@@ -491,17 +491,25 @@ class Values {
 
   // What a part makes, lazily.
   Arrays made_by(const StepGraph::Part& part) const {
+    Arrays arguments;
     if (part.segment) {
+      // Operations of MLX may leave views that are not contiguous, such as turned ones.
+      for (auto value : part.reads) {
+        auto& array = values_[value].value();
+        arguments.push_back(of_operations_.count(value) ? mx::contiguous(array) : array);
+      }
       auto stream = mx::default_stream(mx::Device::gpu);
-      return made(part.reads, part.writes, std::make_shared<GraphLaunch>(stream, part.segment));
+      return made(arguments, part.writes, std::make_shared<GraphLaunch>(stream, part.segment));
     }
     auto& node = trace_.nodes[part.node];
-    return made(node.inputs, node.outputs, node.primitive);
+    for (auto value : node.inputs) arguments.push_back(values_[value].value());
+    return made(arguments, node.outputs, node.primitive);
   }
 
   void put(const StepGraph::Part& part, const Arrays& arrays) {
     auto& writes = part.segment ? part.writes : trace_.nodes[part.node].outputs;
     for (size_t i = 0; i < writes.size(); i++) values_[writes[i]] = arrays[i];
+    if (!part.segment) of_operations_.insert(writes.begin(), writes.end());
   }
 
   // For operations of MLX that read them.
@@ -516,10 +524,8 @@ class Values {
   }
 
  private:
-  Arrays made(const std::vector<uint32_t>& reads, const std::vector<uint32_t>& writes,
+  Arrays made(const Arrays& arguments, const std::vector<uint32_t>& writes,
       std::shared_ptr<mx::Primitive> primitive) const {
-    Arrays arguments;
-    for (auto value : reads) arguments.push_back(values_[value].value());
     std::vector<mx::Shape> shapes;
     std::vector<mx::Dtype> dtypes;
     for (auto value : writes) {
@@ -531,6 +537,7 @@ class Values {
 
   const Trace& trace_;
   std::vector<std::optional<Array>> values_;
+  std::set<uint32_t> of_operations_;
 };
 
 } // namespace

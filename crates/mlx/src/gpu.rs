@@ -40,7 +40,7 @@ pub use call::written_by;
 pub use choose::{Choose, ChooseEdited, LogitEdits, choose_tokens};
 pub use elementwise::{AddChosen, AddTerm, Narrow, Term, copy_to_device, host_numbers, upload};
 pub use embed::{Embed, TableFormat};
-pub use experts::{ExpertProduct, expert_product, expert_rows, expert_rows_plan};
+pub use experts::{ExpertProduct, expert_product, expert_rows, expert_rows_plan, experts_flow};
 pub use gated::{GateLayout, Gated, HeadGate, HeadGateFunction, Xielu};
 pub use grouped::{GroupedProduct, grouped_product};
 pub use latent::{

@@ -8,6 +8,7 @@
 //! made again from them.
 
 mod compile;
+mod compiling;
 mod threads;
 
 use std::collections::BTreeMap;
@@ -22,8 +23,9 @@ use crate::error::Failure;
 use crate::message::{Job, JobId};
 use crate::request::refused;
 use crate::stats::GrammarStats;
-use compile::CompileThreads;
 pub(super) use compile::Prepared;
+use compile::{CompileEvent, CompileThreads};
+use compiling::Compiling;
 use threads::{Computed, MaskThreads, threads};
 
 /// The loop waits so long for a mask at most; then the sequence fails. The grammar's limits make this unlikely.
@@ -39,17 +41,12 @@ pub(super) struct Grammars {
     /// When the first job with a grammar came.
     since: Option<Instant>,
     /// Jobs whose grammar is being compiled.
-    waiting: BTreeMap<JobId, WaitingJob>,
+    compiling: Compiling<Job>,
     sequences: BTreeMap<SequenceId, Slot>,
     /// Matchers that took a token since masks were started last. Sequences of one grammar share its lexer, so masks are
     /// started when all tokens of a step are taken: else taking one would wait for the mask of another.
     accepted: Vec<(SequenceId, Box<Matcher>)>,
     stats: GrammarStats,
-}
-
-struct WaitingJob {
-    job: Job,
-    since: Instant,
 }
 
 /// A job whose grammar is compiled, with its matcher, or why it was refused.
@@ -65,13 +62,13 @@ enum Slot {
 
 impl Grammars {
     pub(super) fn new(source: &Source, vocab: usize, limits: &GrammarLimits) -> Self {
-        let masks = threads();
+        let (masks, limit) = (threads(), Duration::from_millis(limits.compile_ms));
         Self {
             compile: CompileThreads::new(source.clone(), vocab, limits.clone(), masks),
             masks: MaskThreads::new(masks),
-            limit: Duration::from_millis(limits.compile_ms),
+            limit,
             since: None,
-            waiting: BTreeMap::new(),
+            compiling: Compiling::new(limit),
             sequences: BTreeMap::new(),
             accepted: Vec::new(),
             stats: GrammarStats::default(),
@@ -83,26 +80,30 @@ impl Grammars {
         self.since.get_or_insert_with(Instant::now);
         self.compile.start(&job);
         self.stats.compiled_total += 1;
-        self.waiting.insert(job.id, WaitingJob { job, since: Instant::now() });
+        self.compiling.insert(job.id, job, Instant::now());
     }
 
     /// Jobs whose grammar is compiled, or has taken too long.
     pub(super) fn take_compiled(&mut self) -> Vec<CompiledJob> {
-        let mut done = Vec::new();
-        for (id, result) in self.compile.take_results() {
-            let Some(WaitingJob { job, since }) = self.waiting.remove(&id) else { continue };
-            self.stats.compile_seconds_total += since.elapsed().as_secs_f64();
+        let (mut done, now) = (Vec::new(), Instant::now());
+        for event in self.compile.take_events() {
+            let (id, result) = match event {
+                CompileEvent::Began(id) => {
+                    self.compiling.begin(id, now);
+                    continue;
+                }
+                CompileEvent::Done(id, result) => (id, result),
+            };
+            let Some((job, waited)) = self.compiling.remove(id, now) else { continue };
+            self.stats.compile_seconds_total += waited.as_secs_f64();
             let result = result.map_err(|error| self.refuse(&job, &error));
             done.push((job, result));
         }
         let in_time = self.since.is_some_and(|since| since.elapsed() < TABLES_TIMEOUT);
         if in_time && !self.compile.has_tables() {
-            self.waiting.values_mut().for_each(|waiting| waiting.since = Instant::now());
+            self.compiling.hold(now);
         }
-        let late = |waiting: &WaitingJob| waiting.since.elapsed() > self.limit;
-        let late: Vec<JobId> = self.waiting.iter().filter(|(_, job)| late(job)).map(|(id, _)| *id).collect();
-        for id in late {
-            let Some(WaitingJob { job, .. }) = self.waiting.remove(&id) else { continue };
+        for (id, job) in self.compiling.take_late(now) {
             self.compile.abandon(id);
             let message = format!("the grammar is not compiled after {} ms", self.limit.as_millis());
             let error = GrammarError { path: String::new(), message };
@@ -114,12 +115,12 @@ impl Grammars {
 
     /// Whether a job waits for its grammar.
     pub(super) fn is_compiling(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.compiling.is_empty()
     }
 
     /// Gives up a job that waits. `None` if it does not.
     pub(super) fn cancel(&mut self, id: JobId) -> Option<Job> {
-        let WaitingJob { job, .. } = self.waiting.remove(&id)?;
+        let (job, _) = self.compiling.remove(id, Instant::now())?;
         self.compile.abandon(id);
         Some(job)
     }

@@ -42,11 +42,15 @@ const EXPERTS_MAX: i32 = 512;
 const ONE_BY_ONE_MAX: i32 = 16;
 
 /// Of the product by persistent groups: groups, simd groups of each, and tiles of 16 rows of `w` that a simd group multiplies
-/// together. From so many pairs of an expert on, a ring of three units is faster than one of two. Measured on an H200 with 128 experts.
+/// together. With so many pairs of an expert a ring of three units is faster than one of two; with more the room is better used for rows of
+/// `x`. Measured on an H200 with 128 experts, and with 64.
 const FLOW_GROUPS: i32 = 132;
 const FLOW_SIMDS: i32 = 8;
 const FLOW_ROW_TILES: i32 = 2;
-const FLOW_PAIRS_OF_TWO_STAGES: i32 = 12;
+const FLOW_PAIRS_OF_THREE_STAGES: std::ops::Range<i32> = 12..20;
+/// Pairs of an expert, on average, that it has at most. Measured on an H200 with 64 experts of 2,048 to 2,816: 64 pairs take 252 us, 240
+/// and 215 if the weights are unpacked first.
+const FLOW_PAIRS_OF_EXPERT_MAX: i32 = 64;
 /// Tiles of 8 rows of `x` that it has in shared memory at most.
 const FLOW_COLUMNS_MAX: i32 = 4;
 
@@ -70,13 +74,15 @@ impl ExpertProduct {
     /// Output: `[pairs, outputs]`. `None` for sizes and dtypes without a kernel, and but for CUDA.
     pub fn plan(&self, dialect: Dialect) -> Option<Plan> {
         let fits = self.format.fits(self.inputs) && self.outputs > 0 && self.outputs % 16 == 0;
-        let most = sorted_pairs_max(self.experts).max(self.experts * PAIRS_OF_EXPERT_MAX);
-        let few = (1..=most).contains(&self.pairs) && (1..=EXPERTS_MAX).contains(&self.experts);
-        if !fits || !few || !is_half_width(self.dtype) || dialect != Dialect::Cuda {
+        let has_kernel = (1..=EXPERTS_MAX).contains(&self.experts) && self.pairs >= 1;
+        if !fits || !has_kernel || !is_half_width(self.dtype) || dialect != Dialect::Cuda {
             return None;
         }
         if let Some(plan) = self.flow() {
             return Some(plan);
+        }
+        if self.pairs > sorted_pairs_max(self.experts).max(self.experts * PAIRS_OF_EXPERT_MAX) {
+            return None;
         }
         // Simd groups that share outputs, and those that share inputs. Measured on an H200 with 128 experts.
         let (kernel, of_pairs, output_simds, input_simds) = match self.sorts() {
@@ -104,13 +110,14 @@ impl ExpertProduct {
     /// Sorted pairs with weights of 4 bits, by a group on each multiprocessor, where there is shared memory for rows of `x`.
     fn flow(&self) -> Option<Plan> {
         let WeightFormat::Four { group: group @ (64 | 128) } = self.format else { return None };
-        let fits = self.inputs % 256 == 0 && self.outputs % (16 * FLOW_ROW_TILES) == 0;
-        if !self.sorts() || !fits || self.unit != MatrixUnit::Warpgroup {
+        let whole = self.inputs % 256 == 0 || (self.inputs % 128 == 0 && group == 64);
+        let fits = whole && self.outputs % (16 * FLOW_ROW_TILES) == 0;
+        let few = self.pairs <= sorted_pairs_max(self.experts).max(self.experts * FLOW_PAIRS_OF_EXPERT_MAX);
+        if !self.sorts() || !fits || !few || self.unit != MatrixUnit::Warpgroup {
             return None;
         }
         let stage = FLOW_ROW_TILES * (16 * 128 + 16 * 2 * (512 / group));
-        // With more pairs of an expert its weights are in use longer.
-        let stages = if self.pairs / self.experts < FLOW_PAIRS_OF_TWO_STAGES { 2 } else { 3 };
+        let stages = if FLOW_PAIRS_OF_THREE_STAGES.contains(&(self.pairs / self.experts)) { 3 } else { 2 };
         let slot = self.inputs * 16 + self.inputs / 64 * 32;
         let ring = FLOW_SIMDS * stages * stage;
         let columns = ((SHARED_MAX - ring) / slot).min(FLOW_COLUMNS_MAX);
@@ -169,6 +176,22 @@ pub fn expert_rows(experts: &Array, count: i32) -> Result<Option<[Array; 2]>> {
     made.map(Some).map_err(|_| Error::new("an order and its starts"))
 }
 
+/// The product of `pairs` rows of `x` with experts `weight`, where it has a kernel.
+fn product_of(x: &Array, pairs: i32, stored: &Stored<'_>) -> Result<Option<ExpertProduct>> {
+    let (dtype, unit) = (x.dtype()?, MatrixUnit::of_device());
+    let (&[rows, inputs], &[experts, outputs, _]) = (x.shape(), stored.w.shape()) else { return Ok(None) };
+    let (format, pairs_per_row) = (stored.format, pairs / rows.max(1));
+    Ok(Some(ExpertProduct { dtype, format, unit, pairs, pairs_per_row, experts, inputs, outputs }))
+}
+
+/// Whether persistent groups multiply so many pairs with packed weights: faster than unpacked weights.
+pub fn experts_flow(x: &Array, pairs: i32, weight: FewRowsWeight<'_>) -> Result<bool> {
+    let Some(stored) = weight.stored(x.dtype()?)? else { return Ok(false) };
+    let product = product_of(x, pairs, &stored)?;
+    let on_cuda = Dialect::of(device::backend()) == Some(Dialect::Cuda);
+    Ok(on_cuda && product.is_some_and(|product| is_half_width(product.dtype) && product.flow().is_some()))
+}
+
 /// Rows of `x` `[rows, inputs]` of bf16 or f16 times the weights of experts: `[pairs, outputs]`. `experts`: `[pairs]` u32;
 /// `sorted`: gives what [`expert_rows`] makes of them, where it is needed. `None` where there is no kernel.
 pub fn expert_product(
@@ -177,14 +200,9 @@ pub fn expert_product(
     weight: FewRowsWeight<'_>,
     sorted: impl FnOnce() -> Result<Option<[Array; 2]>>,
 ) -> Result<Option<Array>> {
-    let dtype = x.dtype()?;
-    let Some(Stored { format, w, scales, biases }) = weight.stored(dtype)? else { return Ok(None) };
-    let (&[rows, inputs], &[count, outputs, _]) = (x.shape(), w.shape()) else { return Ok(None) };
-    let pairs = experts.size() as i32;
-    let pairs_per_row = pairs / rows.max(1);
-    let unit = MatrixUnit::of_device();
-    let product =
-        ExpertProduct { dtype, format, unit, pairs, pairs_per_row, experts: count, inputs, outputs };
+    let Some(stored) = weight.stored(x.dtype()?)? else { return Ok(None) };
+    let Some(product) = product_of(x, experts.size() as i32, &stored)? else { return Ok(None) };
+    let Stored { w, scales, biases, .. } = stored;
     let Some(plan) = Dialect::of(device::backend()).and_then(|dialect| product.plan(dialect)) else {
         return Ok(None);
     };

@@ -3,9 +3,11 @@
 //! Source: arXiv 2405.04434 §2.1.2, with the keys' projection absorbed into the queries.
 
 use super::elementwise::is_float;
-use super::linear::{FewRowsWeight, Stored, even, is_half_width, units, whole};
+use super::linear::{FewRowsWeight, MatrixUnit, Stored, even, is_half_width, units, whole};
 use super::plan::{Plan, bits, dtype, int, unused_output};
-use super::source::{ATTN_LATENT, ATTN_REDUCE, Dialect, LATENT_GATHER, LATENT_WRITE, WMM_HEADS};
+use super::source::{
+    ATTN_LATENT, ATTN_LATENT_MMA, ATTN_REDUCE, Dialect, LATENT_GATHER, LATENT_WRITE, WMM_HEADS,
+};
 use super::weight_format::WeightFormat;
 use crate::array::Array;
 use crate::dtype::Dtype;
@@ -129,6 +131,8 @@ pub struct PagedLatents {
     pub block_size: i32,
     /// Scores are multiplied by this.
     pub scale: f32,
+    /// Where there are warpgroups, groups have threadgroup memory for more keys.
+    pub unit: MatrixUnit,
 }
 
 /// The arrays of attention to latents.
@@ -150,6 +154,10 @@ pub struct LatentArrays<'a> {
 
 /// Groups that keep a large GPU busy: two for each of an H200's multiprocessors.
 const GROUPS_WANTED: i32 = 264;
+/// On tensor cores, where a group has a multiprocessor's threadgroup memory.
+const TENSOR_GROUPS_WANTED: i32 = 132;
+/// Simd groups of such a group: as many as rows of a tensor core's tile.
+const TENSOR_SIMDS: i32 = 16;
 
 impl PagedLatents {
     /// Whether there are kernels for it.
@@ -160,37 +168,73 @@ impl PagedLatents {
     /// One row an item, `longest` keys at most. Inputs and outputs of the first plan are the kernel's; a second plan, if
     /// there is one, takes the partial results and the items, and gives the result `[rows, heads · latent_dim]`.
     pub fn decode(&self, dialect: Dialect, rows: i32, items: i32, longest: i32) -> Vec<Plan> {
-        let busy = GROUPS_WANTED / (items * self.shape.heads / self.shape.group_heads()).max(1);
-        let splits = busy.min((f64::from(longest.max(1)).sqrt() / 2.0) as i32).max(1);
+        // The last group of a tile adds up what all have left: more splits of few keys cost more than they save.
+        let (wanted, share) = match self.decodes_on_tensor_cores(dialect) {
+            true => (TENSOR_GROUPS_WANTED, 3.0),
+            false => (GROUPS_WANTED, 2.0),
+        };
+        let busy = wanted / (items * self.shape.heads / self.shape.group_heads()).max(1);
+        let splits = busy.min((f64::from(longest.max(1)).sqrt() / share) as i32).max(1);
         self.decode_split(dialect, rows, items, splits)
+    }
+
+    /// Whether rows that decode are multiplied by tensor cores, for which each group reads a piece of keys at once.
+    fn decodes_on_tensor_cores(&self, dialect: Dialect) -> bool {
+        let LatentShape { latent_dim, rope_dim, .. } = self.shape;
+        let latents =
+            latent_dim % 64 == 0 && (latent_dim <= 128 || latent_dim % 128 == 0) && latent_dim <= 512;
+        let types = is_half_width(self.dtype) && self.pool == self.dtype;
+        dialect == Dialect::Cuda && types && latents && rope_dim % 32 == 0 && rope_dim <= 128
+    }
+
+    /// Keys of a piece, pieces in threadgroup memory at once, and its bytes beside what the kernel declares: up to 183 KiB of
+    /// an H200's 227, and up to 61 KiB, with which the kernel fits the 99 that Ada and consumer Blackwell have.
+    fn tensor_pieces(&self) -> [i32; 3] {
+        let (keys, pieces) = match self.unit {
+            MatrixUnit::Warpgroup => (64, 2),
+            MatrixUnit::SimdGroup => (32, 1),
+        };
+        let width = self.shape.latent_dim + self.shape.rope_dim + 8;
+        [keys, pieces, (TENSOR_SIMDS + keys * pieces) * width * 2]
     }
 
     /// [`Self::decode`] with a number of groups that share a row's keys.
     pub fn decode_split(&self, dialect: Dialect, rows: i32, items: i32, splits: i32) -> Vec<Plan> {
         let LatentShape { heads, latent_dim, rope_dim } = self.shape;
         let of_group = self.shape.group_heads();
-        let (groups, simds) = (heads / of_group, of_group / self.shape.simd_heads());
+        let on_tensor_cores = self.decodes_on_tensor_cores(dialect);
+        let groups = heads / of_group;
+        let simds = if on_tensor_cores { TENSOR_SIMDS } else { of_group / self.shape.simd_heads() };
         let part = match splits {
             1 => unused_output(),
             _ => (vec![items, groups, splits, of_group, latent_dim + 4], Dtype::F32),
         };
         let out = (vec![rows, heads * latent_dim], self.dtype);
-        let constants = vec![
+        let mut constants = vec![
             dtype("T", self.dtype),
-            dtype("TP", self.pool),
             int("HQ", heads),
             int("HK", groups),
             int("L", latent_dim),
             int("RD", rope_dim),
             int("BS", self.block_size),
             int("NS", simds),
-            int("GH", self.shape.simd_heads()),
-            int("U", 2),
             // Powers of two are cheaper than those of e.
             bits("SCALE", self.scale * std::f32::consts::LOG2_E),
         ];
+        let kernel = match on_tensor_cores {
+            true => {
+                let [keys, pieces, shared] = self.tensor_pieces();
+                constants.extend([int("KT", keys), int("ST", pieces), int("SHARED", shared)]);
+                &ATTN_LATENT_MMA
+            }
+            false => {
+                let own = [dtype("TP", self.pool), int("GH", self.shape.simd_heads()), int("U", 2)];
+                constants.extend(own);
+                &ATTN_LATENT
+            }
+        };
         let (grid, outputs) = ([splits, groups, items], vec![out.clone(), part]);
-        let first = Plan { kernel: &ATTN_LATENT, constants, groups: grid, threads: simds * 32, outputs };
+        let first = Plan { kernel, constants, groups: grid, threads: simds * 32, outputs };
         if splits == 1 || dialect == Dialect::Cuda {
             return vec![first];
         }

@@ -128,6 +128,12 @@ pub(super) static ATTN_LATENT: Kernel = kernel!(
     &["out", "part"],
     Dialect
 );
+pub(super) static ATTN_LATENT_MMA: Kernel = kernel!(
+    "attn_latent_mma",
+    &["q", "turned", "lpool", "kpool", "items", "table", "counter"],
+    &["out", "part"],
+    TensorCores
+);
 pub(super) static CAUSAL_CONV: Kernel =
     kernel!("causal_conv", &["x", "weight", "bias", "runs", "pool"], &["y"], Dialect);
 pub(super) static RECURRENCE: Kernel = kernel!(

@@ -86,6 +86,8 @@ fn cases() -> Vec<Case> {
         flowing(case((F16, WeightFormat::Four { group: 64 }), [30, 2, 3], true, [256, 32])),
         flowing(case((Bf16, WeightFormat::Four { group: 64 }), [70, 2, 3], true, [256, 2112])),
         flowing(case((Bf16, WeightFormat::Four { group: 64 }), [70, 4, 300], true, [256, 64])),
+        flowing(case((Bf16, WeightFormat::Four { group: 64 }), [9, 2, 4], false, [384, 96])),
+        flowing(case((F16, WeightFormat::Four { group: 64 }), [40, 3, 5], true, [1408, 32])),
     ]
 }
 
@@ -198,6 +200,8 @@ fn broken_kernels_of_experts_are_noticed() {
         ("wmm_expert_flow", "i * 64 / GROUP * 2", "i * 2"),
         ("wmm_expert_flow", "Codes::TIMES * scale", "scale"),
         ("wmm_expert_flow", "(row & 3) * 2", "(row & 1) * 2"),
+        ("wmm_expert_flow", "if (!WHOLE && u * 4 + i >= PIECES) break;", ""),
+        ("wmm_expert_flow", "b += EACH", "b += NUMBERS"),
     ];
     for (at, (kernel, old, new)) in breaks.into_iter().enumerate() {
         let cases = cases_of(kernel);

@@ -3,7 +3,8 @@
 use mlx::Dtype::{self, Bf16, F16, F32, I32, U32};
 use mlx::RotaryPairing;
 use mlx::gpu::{
-    Dialect, HeadProduct, LatentRotation, LatentShape, LatentWrite, PagedLatents, Plan, WeightFormat,
+    Dialect, HeadProduct, LatentRotation, LatentShape, LatentWrite, MatrixUnit, PagedLatents, Plan,
+    WeightFormat,
 };
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, tolerance};
@@ -190,18 +191,42 @@ fn attentions(dialect: Dialect) -> Vec<Case> {
         shape,
         block_size,
         scale: ((shape.latent_dim + shape.rope_dim) as f32).powf(-0.5),
+        unit: MatrixUnit::SimdGroup,
     };
     vec![
         attention_case(dialect, attention(F32, shape(6, 64, 16), 16), &[0, 36, 99], 1),
         attention_case(dialect, attention(F32, shape(5, 320, 24), 8), &[70], 3),
-        attention_case(dialect, attention(Bf16, shape(16, 512, 64), 16), &[45, 3], 4),
-        attention_case(dialect, attention(F16, shape(40, 256, 64), 32), &[33], 1),
+        attention_case(dialect, attention(Bf16, shape(16, 512, 16), 16), &[45, 3], 4),
+        attention_case(dialect, attention(F16, shape(40, 192, 64), 32), &[33], 1),
         attention_case(
             dialect,
             PagedLatents { pool: F32, ..attention(Bf16, shape(2, 8, 8), 16) },
             &[20, 1],
             2,
         ),
+    ]
+}
+
+/// Of the kernel on tensor cores: tiles that are not full, pieces that are, several pieces, splits without keys.
+fn tensor_attentions() -> Vec<Case> {
+    let attention = |dtype, shape: LatentShape, block_size, unit| PagedLatents {
+        dtype,
+        pool: dtype,
+        shape,
+        block_size,
+        scale: ((shape.latent_dim + shape.rope_dim) as f32).powf(-0.5),
+        unit,
+    };
+    let [small, large] = [MatrixUnit::SimdGroup, MatrixUnit::Warpgroup];
+    let case = |attention, contexts, splits| attention_case(Dialect::Cuda, attention, contexts, splits);
+    vec![
+        case(attention(Bf16, shape(16, 512, 64), 16, large), &[0, 63, 140, 300], 1),
+        case(attention(Bf16, shape(16, 512, 64), 32, large), &[45, 3, 210], 4),
+        case(attention(F16, shape(128, 512, 64), 16, large), &[17], 2),
+        case(attention(F16, shape(40, 256, 64), 32, small), &[33, 100], 1),
+        case(attention(Bf16, shape(5, 128, 32), 8, small), &[90, 31], 3),
+        case(attention(Bf16, shape(1, 64, 96), 16, large), &[130], 2),
+        case(attention(F16, shape(12, 384, 128), 16, small), &[64], 5),
     ]
 }
 
@@ -223,7 +248,9 @@ fn gather_case(attention: PagedLatents, table: &[i32]) -> Case {
 }
 
 fn gathers() -> Vec<Case> {
-    let gather = |dtype, pool, shape, block_size| PagedLatents { dtype, pool, shape, block_size, scale: 1.0 };
+    let unit = MatrixUnit::SimdGroup;
+    let gather =
+        |dtype, pool, shape, block_size| PagedLatents { dtype, pool, shape, block_size, scale: 1.0, unit };
     vec![
         gather_case(gather(F32, F32, shape(4, 24, 8), 16), &[3, 8, 0]),
         gather_case(gather(Bf16, F32, shape(1, 512, 64), 8), &[5]),
@@ -317,6 +344,44 @@ fn attention_to_latents_equals_its_reference() {
 }
 
 #[test]
+fn attention_to_latents_on_tensor_cores_equals_its_reference() {
+    let cases = tensor_attentions();
+    assert!(cases.iter().all(|case| case.plans[0].kernel.name == "attn_latent_mma"));
+    check("attn_latent_mma", Dialect::Cuda, &cases);
+}
+
+/// Splits of a row's keys by items and by the longest context, for one tile of heads and for eight.
+#[test]
+fn splits_keep_multiprocessors_busy_and_fit_their_memory() {
+    let of = |heads, unit| PagedLatents {
+        dtype: Bf16,
+        pool: Bf16,
+        shape: shape(heads, 512, 64),
+        block_size: 16,
+        scale: 1.0,
+        unit,
+    };
+    let [small, large] = [MatrixUnit::SimdGroup, MatrixUnit::Warpgroup];
+    // KiB of Hopper, and of the least that a GPU with tensor cores of bf16 has.
+    for (unit, memory) in [(large, 227), (small, 99)] {
+        for (heads, items, longest, splits) in [
+            (16, 1, 1024, 10),
+            (16, 8, 1024, 10),
+            (16, 32, 1024, 4),
+            (16, 256, 1024, 1),
+            (16, 1, 65_536, 85),
+            (128, 1, 4096, 16),
+            (128, 8, 4096, 2),
+        ] {
+            let plan = of(heads, unit).decode(Dialect::Cuda, items, items, longest).remove(0);
+            assert_eq!(plan.groups, [splits, heads / 16, items], "{heads} heads, {items} items of {longest}");
+            let declared = 12;
+            assert!(plan.shared_bytes() <= (memory - declared) << 10, "{}", plan.shared_bytes());
+        }
+    }
+}
+
+#[test]
 fn latents_are_gathered_in_order() {
     check("latent_gather_cuda", Dialect::Cuda, &gathers());
     check("latent_gather_metal", Dialect::Metal, &gathers());
@@ -329,7 +394,17 @@ fn products_of_heads_equal_their_reference() {
 
 #[test]
 fn broken_latent_kernels_are_noticed() {
-    let breaks: [(&str, Vec<Case>, Break); 6] = [
+    let breaks: [(&str, Vec<Case>, Break); 9] = [
+        ("attn_latent_mma", tensor_attentions(), Some(("k < left ?", "k <= left ?"))),
+        ("attn_latent_mma", tensor_attentions(), Some(("{ acc[p][i][0] *= f0;", "{ acc[p][i][0] *= f1;"))),
+        (
+            "attn_latent_mma",
+            tensor_attentions(),
+            Some((
+                "if (lane == 0) factors[simd] = factor;\nGK_BARRIER();",
+                "if (lane == 0) factors[simd] = factor;",
+            )),
+        ),
         ("latent_gather", gathers(), Some(("table[k / BS]", "table[0]"))),
         (
             "latent_write",

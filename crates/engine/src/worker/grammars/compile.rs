@@ -23,12 +23,19 @@ pub(in crate::worker) struct Prepared {
     pub(in crate::worker) state: MatchState,
 }
 
+/// What becomes of a job's grammar.
+pub(super) enum CompileEvent {
+    /// A thread compiles it from now on.
+    Began(JobId),
+    Done(JobId, Result<Prepared, GrammarError>),
+}
+
 /// Compiles grammars. The threads start with the first one, and end when this is dropped.
 pub(super) struct CompileThreads {
     shared: Arc<Shared>,
     tasks: Option<Sender<Task>>,
-    results: Receiver<(JobId, Result<Prepared, GrammarError>)>,
-    results_tx: Sender<(JobId, Result<Prepared, GrammarError>)>,
+    events: Receiver<CompileEvent>,
+    events_tx: Sender<CompileEvent>,
 }
 
 struct Shared {
@@ -51,10 +58,10 @@ struct Task {
 
 impl CompileThreads {
     pub(super) fn new(source: Source, vocab: usize, limits: GrammarLimits, copies: usize) -> Self {
-        let (results_tx, results) = channel();
+        let (events_tx, events) = channel();
         let shared =
             Shared { source, vocab, limits, copies, compiler: OnceLock::new(), abandoned: Mutex::default() };
-        Self { shared: Arc::new(shared), tasks: None, results, results_tx }
+        Self { shared: Arc::new(shared), tasks: None, events, events_tx }
     }
 
     /// Starts to compile a job's grammar.
@@ -62,20 +69,24 @@ impl CompileThreads {
         let Some(grammar) = job.grammar.clone() else { return };
         let tokens = job.request.prompt.get(job.prompt..).unwrap_or_default().to_vec();
         let task = Task { job: job.id, grammar, tokens, stop_tokens: job.stop_tokens.clone() };
-        let (shared, results) = (&self.shared, &self.results_tx);
-        let tasks = self.tasks.get_or_insert_with(|| start_threads(shared, results));
+        let (shared, events) = (&self.shared, &self.events_tx);
+        let tasks = self.tasks.get_or_insert_with(|| start_threads(shared, events));
         // Without a thread the job is late.
         let _no_threads = tasks.send(task);
     }
 
-    /// What is done since the last call.
-    pub(super) fn take_results(&mut self) -> Vec<(JobId, Result<Prepared, GrammarError>)> {
-        let results: Vec<_> = self.results.try_iter().collect();
-        if !results.is_empty() {
+    /// What happened since the last call.
+    pub(super) fn take_events(&mut self) -> Vec<CompileEvent> {
+        let events: Vec<CompileEvent> = self.events.try_iter().collect();
+        if !events.is_empty() {
             let mut abandoned = self.shared.abandoned.lock().unwrap_or_else(PoisonError::into_inner);
-            results.iter().for_each(|(job, _)| _ = abandoned.remove(job));
+            for event in &events {
+                if let CompileEvent::Done(job, _) = event {
+                    abandoned.remove(job);
+                }
+            }
         }
-        results
+        events
     }
 
     /// A job's grammar is not needed any more.
@@ -95,36 +106,30 @@ impl CompileThreads {
     }
 }
 
-fn start_threads(
-    shared: &Arc<Shared>,
-    results: &Sender<(JobId, Result<Prepared, GrammarError>)>,
-) -> Sender<Task> {
+fn start_threads(shared: &Arc<Shared>, events: &Sender<CompileEvent>) -> Sender<Task> {
     let (tasks, queue) = channel();
     let queue = Arc::new(Mutex::new(queue));
     for at in 0..THREADS {
-        let (queue, shared, results) = (Arc::clone(&queue), Arc::clone(shared), results.clone());
+        let (queue, shared, events) = (Arc::clone(&queue), Arc::clone(shared), events.clone());
         let thread =
             std::thread::Builder::new().name(format!("omnibus-grammar-{at}")).stack_size(STACK_BYTES);
-        if let Err(error) = thread.spawn(move || work(&queue, &shared, &results)) {
+        if let Err(error) = thread.spawn(move || work(&queue, &shared, &events)) {
             tracing::error!(%error, "cannot start a thread for grammars");
         }
     }
     tasks
 }
 
-fn work(
-    queue: &Mutex<Receiver<Task>>,
-    shared: &Shared,
-    results: &Sender<(JobId, Result<Prepared, GrammarError>)>,
-) {
+fn work(queue: &Mutex<Receiver<Task>>, shared: &Shared, events: &Sender<CompileEvent>) {
     loop {
         let task = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(task) = task else { return };
         if shared.abandoned.lock().unwrap_or_else(PoisonError::into_inner).remove(&task.job) {
             continue;
         }
+        let _loop_ended = events.send(CompileEvent::Began(task.job));
         let result = shared.prepare(&task);
-        let _loop_ended = results.send((task.job, result));
+        let _loop_ended = events.send(CompileEvent::Done(task.job, result));
     }
 }
 

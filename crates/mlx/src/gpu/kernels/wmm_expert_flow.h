@@ -4,11 +4,12 @@
 // groups take turns at their tiles. Each has its own ring of ST units of w, which runs on from tile to tile.
 // in: x [rows, K] of TX, w [EXPERTS, N, ..], ss, sb as in wmm.h, order [P] and starts [EXPERTS + 1] int (expert_rows.h)
 // out: y [P, N] of TO
-// K a multiple of 256, up to KMAX. N a multiple of 16 RT. The order of k is that of wmm_body.h.
+// K = KMAX, a multiple of 256, or of 128 where GROUP is 64: the last unit is half then. N a multiple of 16 RT. The order of k is that of wmm_body.h.
 // groups (any number), WN simd groups, SHARED bytes of threadgroup memory
 constexpr int NUMBERS = 512 / GROUP;                          // bytes of a row's scales in a unit of 256 k
 constexpr int STAGE = RT * (16 * 8 + NUMBERS * 2);            // in chunks of 16 bytes: weights, then scales and biases of each row
-constexpr int PIECES = KMAX / 64, SLOT = PIECES * 64, NT = WN * 32;
+constexpr int PIECES = KMAX / 64, SLOT = PIECES * 64, NT = WN * 32, K = KMAX, KU = (K + 255) / 256;
+constexpr bool WHOLE = K % 256 == 0;
 static_assert((WN * ST * STAGE + COLUMNS * (SLOT + PIECES * 2)) * 16 <= SHARED, "shared memory");
 GK_SHARED_LARGE(uint4, flow, SHARED / 16);
 GK_SHARED(int, ends, EXPERTS);                                // segments of the experts up to this one
@@ -17,7 +18,7 @@ GK_SHARED(int, pair_of, COLUMNS * 8);                         // of a column, be
 uint4* const held = flow + WN * ST * STAGE;                   // [slot][piece][two][lane]: x
 float* const sums = (float*)(held + COLUMNS * SLOT);          // [slot][piece][column]: what biases are multiplied with
 const int lane = GK_LANE, simd = GK_SIMD, g = lane >> 2, t = lane & 3;
-const int K = x_shape[1], N = w_shape[1], KU = K / 256, tiles = N / (16 * RT);
+const int N = w_shape[1], tiles = N / (16 * RT);
 const gk_long RB = K / 2;                                     // bytes of a row
 typedef gk_codes<TX> Codes;
 GK_WAIT();                                                    // the pairs are sorted
@@ -80,10 +81,13 @@ auto fetch = [&]() {
     uint4* const to = own + fs * STAGE;
     GK_UNROLL for (int i = 0; i < 4 * RT; ++i) {
       const int at = lane + 32 * i, row = at / 8, chunk = at % 8;
-      gk_copy16(to + row * 8 + (chunk ^ (row & 3) * 2), from_w + i * 4 * RB, true);
+      if (WHOLE || fu * 256 + chunk * 32 < K) gk_copy16(to + row * 8 + (chunk ^ (row & 3) * 2), from_w + i * 4 * RB, true);
     }
+    constexpr int EACH = WHOLE ? NUMBERS : 4;                 // a row's scales begin at a multiple of so many bytes
     GK_UNROLL for (int r = 0; r < RT; ++r)
-      gk_copy<NUMBERS>((char*)(to + RT * 128) + (r * 32 + lane) * NUMBERS, from_s + (gk_long)r * 16 * (K / GROUP * 2));
+      GK_UNROLL for (int b = 0; b < NUMBERS; b += EACH)
+        if (WHOLE || fu * NUMBERS + b < K / GROUP * 2)
+          gk_copy<EACH>((char*)(to + RT * 128) + (r * 32 + lane) * NUMBERS + b, from_s + (gk_long)r * 16 * (K / GROUP * 2) + b);
     from_w += 128;
     from_s += NUMBERS;
     if (++fu == KU) {
@@ -103,8 +107,8 @@ const gk_uint mask = gk_opaque(0x000f000fu), magic = gk_opaque(Codes::SUM_MAGIC)
 auto hold = [&](Segment segment, int slot) {
   const int columns = (segment.pairs + 7) / 8;
   for (int at = GK_TID; at < columns * 8; at += NT) pair_of[slot * 8 + at] = at < segment.pairs ? order[segment.first + at] : -1;
-  for (int at = simd; at < columns * KU * 4; at += WN) {
-    const int c = at / (KU * 4), piece = at % (KU * 4), m = c * 8 + g;
+  for (int at = simd; at < columns * PIECES; at += WN) {
+    const int c = at / PIECES, piece = at % PIECES, m = c * 8 + g;
     const bool some = m < segment.pairs;
     const TX* row = x + (gk_long)(some ? order[segment.first + m] / CHOSEN : 0) * K + piece * 64 + t * 16;
     gk_uint p[2][4];
@@ -136,6 +140,7 @@ auto multiply = [&](auto columns, int slot, int row) {
     stage = stage + 1 == ST ? 0 : stage + 1;
     const char* numbers = (const char*)(unit + RT * 128) + g * 2 * NUMBERS;
     GK_UNROLL for (int i = 0; i < 4; ++i) {                   // 64 k
+      if (!WHOLE && u * 4 + i >= PIECES) break;
       uint4 xv[MT][2];
       float e[MT][2];
       GK_UNROLL for (int c = 0; c < MT; ++c) {

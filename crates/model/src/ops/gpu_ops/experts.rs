@@ -3,7 +3,7 @@
 use mlx::device::{Backend, backend};
 use mlx::gpu::{
     AddChosen, Correction, ExpertFactors, ExpertGroups, FewRowsWeight, MatrixUnit, Route, RouteWeights,
-    WeightedSum, expert_product, expert_rows, grouped_product,
+    WeightedSum, expert_product, expert_rows, experts_flow, grouped_product,
 };
 use mlx::{Array, Dtype, Sorted};
 
@@ -28,8 +28,9 @@ pub(super) fn product(x: &Array, experts: &ChosenExperts, weight: &Weight) -> ml
     }
     let stored = Stored::of(weight)?;
     let pairs = experts.indices.size();
-    let is_grouped =
-        MatrixUnit::of_device() == MatrixUnit::Warpgroup && pairs > GROUPED_PAIRS * stored.count as usize;
+    let is_grouped = MatrixUnit::of_device() == MatrixUnit::Warpgroup
+        && pairs > GROUPED_PAIRS * stored.count as usize
+        && !experts_flow(&x.reshape(&[-1, x.dim(-1)?])?, pairs as i32, stored.weight)?;
     if !(is_grouped && stored.can_be_unpacked)
         && let Some(product) = few_pairs(x, experts, &stored)?
     {

@@ -2,8 +2,8 @@
 //! gathers: MLX's own gather would not wait for the kernel that writes the pools.
 
 use mlx::gpu::{
-    FewRowsWeight, LatentArrays, LatentRotation, LatentShape, LatentWrite, PagedLatents, head_product,
-    written_by,
+    FewRowsWeight, LatentArrays, LatentRotation, LatentShape, LatentWrite, MatrixUnit, PagedLatents,
+    head_product, written_by,
 };
 use mlx::{Array, Dtype, QuantMode};
 use omnibus_kv::KvFormat;
@@ -54,7 +54,8 @@ pub(crate) fn paged(
 ) -> Option<PagedLatents> {
     let KvFormat::Float(_) = format else { return None };
     let pool = kv_format::dtype_of(format);
-    Some(PagedLatents { dtype, pool, shape: shape(spec), block_size, scale: spec.scale })
+    let unit = MatrixUnit::of_device();
+    Some(PagedLatents { dtype, pool, shape: shape(spec), block_size, scale: spec.scale, unit })
 }
 
 fn shape(spec: &LatentAttention) -> LatentShape {
