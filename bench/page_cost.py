@@ -1,72 +1,125 @@
 #!/usr/bin/env python3
-"""Cost of the page's engine view and of the energy meter: tokens/s and CPU seconds at many streams.
+"""Cost of clients that watch the engine view, and of the energy meter: CPU seconds and tokens/s at many streams.
 
-    cargo xtask bench page_cost [--streams 64] [--tokens 64] [--rounds 10] [-- SERVE-ARGUMENTS…]
+    cargo xtask bench page_cost [--streams 64] [--tokens 64] [--rounds 20] [--watchers 1] [-- SERVE-ARGUMENTS…]
 
-One server is measured in turns with the engine view closed and open: open, a client sends each second the requests that
-the view sends. A second server, with `--power-model`, shows what the meter's thread and the sharing of energy by rows cost. CPU seconds
-are those of the server's processes: they do not depend on other load on the machine.
+One server is measured in turns without and with clients of `/v1/status/stream`, which is what the engine view reads. A second
+server has a meter (`--power-model`) and is measured against the first without a client. Each round has every case once, in an order
+that turns. A line is the mean of the rounds' ratios to the first case, with its 95 % confidence interval (Student's t).
+CPU seconds are those of the server's processes, so they depend little on other load; tokens/s are as a client sees them. The loop's
+own time is what it spends on planning, building and recording steps, as a share of all its time: what a watcher adds is its cost.
 """
 
 import argparse
+import http.client
+import math
 import statistics
 import threading
-import urllib.request
 
 import serving
 from kill_engine import Server, run
 
-# The requests of `engine.js`, each second.
-PATHS = ("/v1/status", "/v1/models")
+# Two-sided 95 % quantiles of Student's t by degrees of freedom; beyond, those of the normal distribution.
+T95 = {1: 12.71, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26, 10: 2.23, 12: 2.18, 15: 2.13, 20: 2.09, 30: 2.04}
 
 
-def watch(server, stop):
-    """The engine view until `stop` is set."""
-    while not stop.is_set():
-        for path in PATHS:
-            with urllib.request.urlopen(f"http://127.0.0.1:{server.port}{path}") as reply:
-                reply.read()
-        stop.wait(1)
+class Watcher(threading.Thread):
+    """A client of the stream, from its first event until it is closed."""
+
+    def __init__(self, server):
+        super().__init__(daemon=True)
+        self.connection = http.client.HTTPConnection(server.host, server.port, timeout=60)
+        self.connection.request("GET", "/v1/status/stream")
+        self.reply = self.connection.getresponse()
+        self.steps = self.lost = self.bytes = 0
+        self.take(self.reply.readline())
+        self.start()
+
+    def take(self, line):
+        self.bytes += len(line)
+        if b'"type":"steps"' in line:
+            # Each step has one budget.
+            self.steps += line.count(b'"budget"')
+            self.lost += int(line.partition(b'"lost":')[2].split(b",")[0])
+
+    def run(self):
+        try:
+            for line in self.reply:
+                self.take(line)
+        except (OSError, ValueError, AttributeError, http.client.HTTPException):
+            pass  # It is closed while it is read.
+
+    def close(self):
+        self.connection.sock and self.connection.sock.shutdown(2)
+        self.join(10)
 
 
-def measured(server, options, is_watched):
-    """Tokens per second and CPU seconds of one round."""
-    stop = threading.Event()
-    viewer = threading.Thread(target=watch, args=(server, stop))
-    before = serving.cpu_seconds(server.process.pid)
-    if is_watched:
-        viewer.start()
+def loop_times(server):
+    """Seconds of the engine's loop so far: its own, and those of the device."""
+    engine = server.engine()
+    return engine["host_seconds_total"], engine["dispatch_seconds_total"] + engine["wait_seconds_total"]
+
+
+def measured(server, options, watchers):
+    """Tokens per second and CPU seconds of one round, with so many clients that watch."""
+    watching = [Watcher(server) for _ in range(watchers)]
+    before, times = serving.cpu_seconds(server.process.pid), loop_times(server)
     _, seconds = run(server, options, lambda: None)
-    stop.set()
-    if is_watched:
-        viewer.join()
-    return options.streams * options.tokens / seconds, serving.cpu_seconds(server.process.pid) - before
+    busy = serving.cpu_seconds(server.process.pid) - before
+    host, others = (now - earlier for now, earlier in zip(loop_times(server), times))
+    for watcher in watching:
+        watcher.close()
+    steps, lost, size = (sum(getattr(one, name) for one in watching) for name in ("steps", "lost", "bytes"))
+    share = 100 * host / (host + others)
+    return options.streams * options.tokens / seconds, busy, share, (steps, lost, size / max(1, watchers) / seconds)
+
+
+def interval(values):
+    """The mean and half of its 95 % confidence interval."""
+    if len(values) < 2:
+        return statistics.mean(values), math.inf
+    quantile = next((T95[known] for known in sorted(T95, reverse=True) if known <= len(values) - 1), T95[1])
+    return statistics.mean(values), quantile * statistics.stdev(values) / math.sqrt(len(values))
+
+
+def percent(values, base):
+    """The mean change of paired values in percent, as text."""
+    mean, half = interval([100 * (value / of_base - 1) for value, of_base in zip(values, base)])
+    return f"{mean:+.2f} ± {half:.2f} %"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--streams", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--watchers", type=int, default=1)
     parser.add_argument("arguments", nargs="*", help="for `omnibus serve`")
     options = parser.parse_args()
     plain, metered = Server(options.arguments), Server(["--power-model", "10", *options.arguments])
-    cases = {"page closed": (plain, False), "page open": (plain, True), "meter on": (metered, False)}
+    cases = {"no watcher": (plain, 0), f"{options.watchers} watching": (plain, options.watchers), "meter on": (metered, 0)}
     for server in (plain, metered):
         run(server, options, lambda: None)
     found = {name: [] for name in cases}
-    for turn in range(options.rounds):
-        order = list(cases.items())
-        for name, (server, is_watched) in order if turn % 2 else reversed(order):
-            found[name].append(measured(server, options, is_watched))
+    order = list(cases.items())
+    for _ in range(options.rounds):
+        for name, (server, watchers) in order:
+            found[name].append(measured(server, options, watchers))
+        order.append(order.pop(0))
     for server in (plain, metered):
         server.stop()
-    base = statistics.median(busy for _, busy in found["page closed"])
+    base_rates, base_busy, base_shares, _ = zip(*next(iter(found.values())))
     for name, values in found.items():
-        rates, busy = zip(*values)
-        more = 100 * (statistics.median(busy) / base - 1)
-        spread = f"{min(busy):.2f} to {max(busy):.2f}"
-        print(f"{name}: {statistics.median(rates):.1f} tokens/s, {statistics.median(busy):.2f} CPU seconds ({spread}), {more:+.2f} %")
+        rates, busy, shares, seen = zip(*values)
+        more, half = interval([share - of_base for share, of_base in zip(shares, base_shares)])
+        print(
+            f"{name}: {statistics.mean(rates):.1f} tokens/s ({percent(rates, base_rates)}), "
+            f"{statistics.mean(busy):.2f} CPU seconds a round ({percent(busy, base_busy)}), "
+            f"the loop's own time {statistics.mean(shares):.2f} % of all ({more:+.3f} ± {half:.3f} points)"
+        )
+        if any(steps for steps, _, _ in seen):
+            steps, lost, size = (sum(values) for values in zip(*seen))
+            print(f"  {steps} steps seen, {lost} lost, {size / len(seen) / 1024:.1f} KiB/s a client")
 
 
 if __name__ == "__main__":

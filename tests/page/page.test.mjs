@@ -241,17 +241,57 @@ test("a report is opened from a file", async () => {
   }
 });
 
-test("the engine shows steps and power", async () => {
+test("the engine shows steps, who has what, and power", async () => {
   const address = await serve("--power-model", "25");
-  const working = work(address);
+  const enough = new AbortController();
+  after(() => enough.abort());
+  const working = keepBusy(address, enough.signal);
   const page = await open(address);
+  const asked = [];
+  page.on("request", (request) => asked.push(new URL(request.url()).pathname));
   await page.goto(`${address}/ui/#engine`);
+  // As long as requests run, their key is there.
+  await page.getByRole("rowheader", { name: "without a key" }).first().waitFor();
   await page.getByRole("heading", { name: "Tokens of a step" }).waitFor();
+  await page.getByText(/The last \d+ steps/).waitFor();
+  await page.getByRole("heading", { name: "Fairness" }).waitFor();
   await page.getByText(/25\.0 W \(stated, not measured\)/).waitFor();
   await accessible(page);
+  enough.abort();
   await working;
+  // One stream, and no polling.
+  assert.equal(asked.filter((path) => path === "/v1/status/stream").length, 1);
+  assert.equal(asked.filter((path) => path === "/v1/status").length, 0);
+  // Nobody looks any more: the stream is closed.
+  const closed = page.waitForEvent("requestfailed", (request) => request.url().endsWith("/v1/status/stream"));
+  await page.goto(`${address}/ui/#settings`);
+  await closed;
   assert.deepEqual(page.wrong, []);
 });
+
+test("a recorded request is opened from its file and sent again", async () => {
+  const address = await serve();
+  const page = await open(address);
+  await page.goto(`${address}/ui/#requests`);
+  const body = { messages: [{ role: "user", content: "Hello" }], max_tokens: 4, ignore_eos: true, stream: true };
+  const record = { version: 1, path: "/v1/chat/completions", request_id: "r-1", model: null, body,
+    answer: { status: 200, prompt_tokens: 9, completion_tokens: 4, total_s: 0.5 } };
+  const file = (text) => page.getByLabel("Files of omnibus serve --record:")
+    .setInputFiles({ name: "r-1.json", mimeType: "application/json", buffer: Buffer.from(text) });
+  await file(JSON.stringify(record));
+  await page.getByRole("button", { name: "Send r-1 again" }).click();
+  await page.getByText(/recorded 0\.50 s\), 4 tokens \(recorded 4\)/).waitFor();
+  await accessible(page);
+  await file("[]");
+  await page.getByText("This is no record").waitFor();
+  assert.deepEqual(page.wrong, []);
+});
+
+/** Work for the engine until `signal` says that it is enough. */
+async function keepBusy(address, signal) {
+  // A test that fails stops the server before it says so.
+  while (!signal.aborted) await work(address).catch(() => new Promise((wait) => setTimeout(wait, 100)));
+}
 
 /** Some work for the engine; a promise of its end. */
 function work(address) {
@@ -275,7 +315,7 @@ test("views show the server, in the dark and on a phone", async () => {
       await accessible(page);
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       assert.ok(overflow <= 0, `${view} is ${overflow} pixels too wide at ${viewport.width}`);
-      if (scheme === "light" && view !== "chat") await picture(page, view);
+      if (scheme === "light" && !["chat", "bench"].includes(view)) await picture(page, view);
     }
     assert.deepEqual(page.wrong, []);
   }
@@ -306,6 +346,10 @@ test("keys: the page asks, and a key that may not is told so", async () => {
   await page.getByLabel("API key").fill("sk-reader");
   await page.getByRole("button", { name: "Use this key" }).click();
   await page.getByRole("cell", { name: /loaded/ }).first().waitFor();
+  // The engine's totals are there, steps of all keys are not.
+  await page.goto(`${address}/ui/#engine`);
+  await page.getByRole("heading", { name: "KV blocks" }).waitFor();
+  assert.equal(await page.getByRole("heading", { name: "Tokens of a step" }).count(), 0);
   await page.goto(`${address}/ui/#settings`);
   await page.locator(".error").first().waitFor();
   await page.goto(`${address}/ui/#chat`);

@@ -19,4 +19,4 @@ cp "$here/package.json" "$packages/"
 cp "$here"/*.mjs "$packages/"
 (cd "$packages" && npm install --silent --no-audit --no-fund)
 MCP_SERVER="$here/../../crates/testing/mcp_servers/scripted.py" \
-    BINARY="$binary" CHROMIUM="$chromium" SCREENSHOTS="$screenshots" node --test --test-timeout 120000 "$packages/page.test.mjs"
+    BINARY="$binary" CHROMIUM="$chromium" SCREENSHOTS="$screenshots" node --test --test-timeout 300000 "$packages/page.test.mjs"

@@ -44,7 +44,7 @@ pub use plan::{
     ScheduledSequence, TokenSource,
 };
 pub use request::{Class, Goal, Rejection, Request, SequenceId, Tick, Token};
-pub use scheduler::{OffloadTier, RemotePrompt, Scheduler};
+pub use scheduler::{HeldBlocks, OffloadTier, RemotePrompt, Scheduler};
 pub use sequence::HoldReason;
 pub use settings::{
     CacheEvents, CacheGroup, LatencyTargets, Offload, PreemptionPolicy, PrefixCache, Schedule, Settings,

@@ -1,5 +1,6 @@
 //! Models, requests and sessions, as the API lists them.
 
+use omnibus_core::HeldBlocks;
 use serde::{Deserialize, Serialize};
 
 use crate::load_progress::LoadProgress;
@@ -172,6 +173,10 @@ pub struct RequestInfo {
     pub generated_tokens: usize,
     /// Seconds since it was submitted.
     pub age_s: f64,
+    /// Seconds until its time limit; negative where it has passed.
+    pub deadline_s: Option<f64>,
+    /// KV blocks that it holds, while a [`StepWatch`](crate::StepWatch) is read.
+    pub blocks: Option<HeldBlocks>,
 }
 
 /// Whether the engine makes progress.

@@ -31,6 +31,7 @@ mod generation_config;
 mod hidden;
 mod info;
 mod library;
+mod live_steps;
 mod load_progress;
 mod log_span;
 mod logits_processor;
@@ -51,6 +52,7 @@ mod speculation;
 mod start;
 mod stats;
 mod status;
+mod step_record;
 mod supervisor;
 mod token_engine;
 mod token_logits;
@@ -82,6 +84,7 @@ pub use info::{
     RequestOrigin, RequestState, SessionInfo,
 };
 pub use library::{check_library, expected_library_version, library_is_loaded, library_path};
+pub use live_steps::{StepWatch, WatchedSteps};
 pub use load_progress::LoadProgress;
 pub use logits_processor::{LogitsProcessor, LogitsProcessors, SequenceTokens};
 pub use machine::{Gpu, Machine, device_properties, machine};
@@ -90,7 +93,7 @@ pub use memory_plan::{MemoryLimit, MemoryPlan, gigabytes};
 pub use message::{BlockQuery, BlocksRefused};
 pub use mlx::memory::{return_freed, return_large_blocks};
 pub use model_source::ModelSource;
-pub use omnibus_core::{CacheMisses, Class, DRAFT_POSITIONS, DraftPosition, GroupStats};
+pub use omnibus_core::{CacheMisses, Class, DRAFT_POSITIONS, DraftPosition, GroupStats, HeldBlocks};
 pub use omnibus_core::{random, statistic};
 pub use omnibus_grammar::{Grammar, GrammarLimits, SchemaUse, Whitespace};
 pub use omnibus_kv_events::{EventSettings, PublisherStats};
@@ -119,6 +122,7 @@ pub use stats::{
     DiskStats, ExpertStats, GrammarStats, LaunchStats, MediaStats, SCHEDULER_STATISTICS, STATISTICS,
     SchedulerStats, SessionStats, Stats, SwapStats,
 };
+pub use step_record::StepRecord;
 pub use supervisor::Isolation;
 pub use token_engine::{TokenEngine, TokenReport, TokenUpdate};
 pub use token_logits::TokenLogits;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use omnibus_core as core;
+use omnibus_core::HeldBlocks;
 use omnibus_grammar::{Grammar, Opening};
 use omnibus_kv_peer::BlockName;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,7 @@ use crate::request::{ProgressReports, Sampling};
 use crate::settings::NamedAdapter;
 use crate::speculation::{DraftUsage, Speculation};
 use crate::stats::{SessionStats, Stats};
+use crate::step_record::StepRecord;
 use crate::token_logits::TokenLogits;
 
 /// Identifies a job for as long as the front lives.
@@ -114,6 +116,8 @@ pub enum Command {
     DropSession(u128),
     /// Respond to the machine's memory pressure.
     MemoryPressure(Response),
+    /// Record steps, and report which KV blocks jobs hold, for [`WATCH_TIME`](crate::step_record::WATCH_TIME).
+    WatchSteps,
     /// End everything and return.
     Stop,
 }
@@ -172,6 +176,8 @@ pub struct StatsReport {
     pub stats: Stats,
     /// Steps completed since the last statistics.
     pub steps: Vec<StepStats>,
+    /// Steps that were recorded for [`Command::WatchSteps`].
+    pub watched: Vec<StepRecord>,
 }
 
 /// The reply to a query.
@@ -283,6 +289,8 @@ pub enum JobUpdate {
     Drafted(DraftUsage),
     /// What its steps used, before it ends.
     Energy(EnergyUsage),
+    /// Which KV blocks it holds, for [`Command::WatchSteps`].
+    Blocks(HeldBlocks),
     /// It has finished.
     Finished(FinishReason),
     /// It failed.

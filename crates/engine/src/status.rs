@@ -6,12 +6,16 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::sync::broadcast;
+
 use crate::buffer_count::BufferStats;
 use crate::error::Failure;
 use crate::info::Health;
+use crate::live_steps::StepFeed;
 use crate::memory_response::Response;
 use crate::message::{Answer, QueryId, QueryReply, StatsReport};
 use crate::stats::Stats;
+use crate::step_record::StepRecord;
 use queries::Queries;
 
 /// Hang limit of an engine in this process, which no watchdog restarts.
@@ -22,6 +26,7 @@ pub(crate) const IN_PROCESS_HANG_LIMIT: Duration = Duration::from_secs(120);
 pub(crate) struct EngineStatus {
     replicas: Vec<Arc<Mutex<Snapshot>>>,
     queries: Arc<Mutex<Queries>>,
+    steps: Arc<StepFeed>,
     memory_response: Mutex<Response>,
     /// An engine with work whose last report is older than this counts as hung. The watchdog's limit, where there is one.
     hang_limit: Duration,
@@ -31,6 +36,7 @@ pub(crate) struct EngineStatus {
 pub(crate) struct ReplicaStatus {
     snapshot: Arc<Mutex<Snapshot>>,
     queries: Arc<Mutex<Queries>>,
+    steps: Arc<StepFeed>,
 }
 
 struct Snapshot {
@@ -117,13 +123,17 @@ impl EngineStatus {
     /// The status of an engine of so many replicas, each of which counts as hung after `hang_limit` without a report.
     pub(crate) fn new(replicas: usize, hang_limit: Duration) -> Self {
         let replicas = (0..replicas).map(|_| Arc::new(Mutex::new(Snapshot::new()))).collect();
-        Self { replicas, queries: Arc::default(), memory_response: Mutex::new(Response::None), hang_limit }
+        let (queries, steps) = Default::default();
+        Self { replicas, queries, steps, memory_response: Mutex::new(Response::None), hang_limit }
     }
 
     /// What each replica writes.
     pub(crate) fn replicas(&self) -> Vec<ReplicaStatus> {
-        let part =
-            |snapshot| ReplicaStatus { snapshot: Arc::clone(snapshot), queries: Arc::clone(&self.queries) };
+        let part = |snapshot| ReplicaStatus {
+            snapshot: Arc::clone(snapshot),
+            queries: Arc::clone(&self.queries),
+            steps: Arc::clone(&self.steps),
+        };
         self.replicas.iter().map(part).collect()
     }
 
@@ -137,8 +147,14 @@ impl EngineStatus {
         lock(&self.queries).end(query);
     }
 
+    /// The steps of all replicas from now on.
+    pub(crate) fn subscribe(&self) -> broadcast::Receiver<StepRecord> {
+        self.steps.subscribe()
+    }
+
     /// The engine has stopped for good.
     pub(crate) fn set_stopped(&self) {
+        self.steps.close();
         for replica in &self.replicas {
             lock(replica).state = EngineState::Stopped;
         }
@@ -226,8 +242,10 @@ impl ReplicaStatus {
         let mut snapshot = lock(&self.snapshot);
         snapshot.reported_at = Instant::now();
         let Some(stats) = stats else { return };
-        let StatsReport { stats, steps } = *stats;
+        let StatsReport { stats, steps, watched } = *stats;
         snapshot.stats = stats;
+        drop(snapshot);
+        self.steps.send(watched);
         for step in steps {
             metrics::histogram!("omnibus_step_seconds").record(step.seconds);
             metrics::histogram!("omnibus_step_tokens").record(step.tokens as f64);
@@ -317,10 +335,10 @@ mod tests {
         let status = EngineStatus::new(2, Duration::from_secs(60));
         let [first, second] = &status.replicas()[..] else { panic!("two replicas") };
         let stats = Stats { process: 7, steps_total: 3, ..Stats::default() };
-        first.update(Some(Box::new(StatsReport { stats, steps: Vec::new() })), Vec::new());
+        first.update(Some(Box::new(StatsReport { stats, ..StatsReport::default() })), Vec::new());
         first.set_restarting();
         let stats = Stats { process: 8, steps_total: 4, retry_after_s: 5, ..Stats::default() };
-        second.update(Some(Box::new(StatsReport { stats, steps: Vec::new() })), Vec::new());
+        second.update(Some(Box::new(StatsReport { stats, ..StatsReport::default() })), Vec::new());
         assert_eq!(
             status.health(),
             Health { alive: true, detail: "replica 0: the engine restarts; replica 1: idle".to_owned() }

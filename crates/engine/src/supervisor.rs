@@ -244,6 +244,7 @@ impl Supervisor {
             | Command::LoadAdapter(..)
             | Command::UnloadAdapter(_)
             | Command::MemoryPressure(_)
+            | Command::WatchSteps
             | Command::Pixels(..)) => {
                 self.adapters.requested(&command, &mut self.start.settings.adapters);
                 self.send(&[ToEngine::Command(command)]);

@@ -158,7 +158,8 @@ fn token_report(Report { jobs, stats, .. }: Report) -> TokenReport {
         | JobUpdate::Hidden(_)
         | JobUpdate::TokenLogits(_)
         | JobUpdate::Drafted(_)
-        | JobUpdate::Energy(_) => None,
+        | JobUpdate::Energy(_)
+        | JobUpdate::Blocks(_) => None,
     };
     let updates = jobs.into_iter().filter_map(|report| Some((report.job.0, update(report.update)?)));
     TokenReport { at, updates: updates.collect(), stats: stats.map(|stats| stats.stats) }

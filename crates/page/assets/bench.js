@@ -12,6 +12,7 @@ const METRICS = [
   ["peak_memory", "Peak memory of arrays, bytes"],
   ["cached_share", "Cached share of prompts"],
   ["accepted_drafts", "Accepted draft tokens"],
+  ["encoded_media", "Encoded pictures"],
 ];
 /** The metrics that have plots. */
 const PLOTTED = ["ttft_p50", "tpot_p50", "e2e_p95", "output_throughput", "goodput", "tokens_per_joule"];

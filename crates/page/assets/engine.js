@@ -1,36 +1,70 @@
-// The engine as it runs: steps, KV blocks, cache hits, memory.
+// The engine as it runs: steps as they happen, who has which KV blocks, the queue, cache hits, memory.
 
-import { call } from "./api.js";
-import { bytes, el, failure, number, table, whileShown } from "./dom.js";
+import { events } from "./api.js";
+import { bytes, el, failure, number, table } from "./dom.js";
 import { bar, bars, spark as line } from "./plots.js";
 
-const INTERVAL = 1000;
 const POINTS = 120;
-/** How many steps are shown, each the mean of a second. */
-const STEPS = 16;
+/** How many steps are shown, one bar each. */
+const STEPS = 32;
+/** Rows of a table. */
+const ROWS = 10;
+/** Milliseconds until a stream that has ended is opened again. */
+const PAUSE = 2000;
 
 const spark = (label, values) => line(label, values, POINTS);
 
 export function engineView() {
-  const history = [];
-  let budget;
-  // A key that may not see settings sees steps without their budget.
-  call("/ui/settings").then(({ settings }) => {
-    budget = Number(settings.find(({ name }) => name === "max-num-batched-tokens")?.value) || undefined;
-  }, () => {});
   const place = el("div", { class: "tiles" });
   const view = el("section", { "aria-label": "Engine" }, el("h2", {}, "Engine"), place);
-  whileShown(view, INTERVAL, async () => {
-    try {
-      const [status, models] = await Promise.all([call("/v1/status"), call("/v1/models")]);
-      history.push({ at: performance.now(), status });
-      if (history.length > POINTS) history.shift();
-      place.replaceChildren(...draw(history, models.data, budget));
-    } catch (error) {
-      place.replaceChildren(failure(error));
-    }
-  });
+  const shown = { history: [], steps: [], lost: 0, requests: { total: 0, data: [], keys: [] } };
+  let drawing;
+  const draw = () => {
+    drawing ??= requestAnimationFrame(() => {
+      drawing = undefined;
+      if (shown.history.length) place.replaceChildren(...tiles(shown));
+    });
+  };
+  queueMicrotask(() => watch(view, (event) => {
+    take(shown, event);
+    draw();
+  }, (error) => place.replaceChildren(failure(error))));
   return view;
+}
+
+/** Reads the stream while the view is shown and the page is seen. */
+async function watch(view, take, fail) {
+  while (view.isConnected) {
+    if (!document.hidden) {
+      const ended = new AbortController();
+      const look = () => (document.hidden || !view.isConnected) && ended.abort();
+      const timer = setInterval(look, 500);
+      document.addEventListener("visibilitychange", look);
+      try {
+        for await (const event of events("/v1/status/stream", { signal: ended.signal })) take(event);
+      } catch (error) {
+        if (error.name !== "AbortError") fail(error);
+      }
+      clearInterval(timer);
+      document.removeEventListener("visibilitychange", look);
+    }
+    if (view.isConnected) await new Promise((resolve) => setTimeout(resolve, PAUSE));
+  }
+}
+
+/** Takes an event in; keeps what is shown and no more. */
+function take(shown, event) {
+  if (event.type === "steps") {
+    shown.lost += event.lost;
+    shown.steps.push(...event.steps);
+    shown.steps.splice(0, Math.max(0, shown.steps.length - STEPS));
+  } else if (event.type === "requests") {
+    shown.before = shown.requests;
+    shown.requests = { ...event, at: performance.now() };
+  } else if (event.type === "status") {
+    shown.history.push({ at: performance.now(), status: event });
+    if (shown.history.length > POINTS) shown.history.shift();
+  }
 }
 
 /** Differences a second of a total. */
@@ -42,7 +76,8 @@ function rates(history, of) {
   });
 }
 
-function draw(history, models, budget) {
+function tiles(shown) {
+  const { history, requests } = shown;
   const { status } = history.at(-1);
   const { engine } = status;
   const generated = rates(history, (engine) => engine.generated_tokens_total);
@@ -54,41 +89,63 @@ function draw(history, models, budget) {
     tile("Generated", `${number(Math.round(generated.at(-1) ?? 0))} tokens/s`, spark("Generated tokens a second", generated)),
     tile("Computed", `${number(Math.round(computed.at(-1) ?? 0))} tokens/s`, spark("Computed tokens a second", computed)),
     tile("Steps", `${number(Math.round(steps.at(-1) ?? 0))} a second`, spark("Steps a second", steps)),
-    stepsTile(history, budget),
+    stepsTile(shown),
     energyTile(history),
-    tile("KV blocks", `${number(engine.kv_blocks_used)} used, ${number(engine.kv_blocks_cached)} cached of ${number(engine.kv_blocks_total)}`,
-      bar([["used", engine.kv_blocks_used], ["cached", engine.kv_blocks_cached]], engine.kv_blocks_total)),
+    blocksTile(engine, requests),
+    queueTile(requests),
+    keysTile(shown),
     cacheTile(engine),
     draftTile(engine),
-    memoryTile(engine, models),
+    memoryTile(engine, Object.values(status.memory)),
     timeTile(engine),
   ].filter(Boolean);
 }
 
-/** What a step computes, as the mean of each of the last seconds. */
-function stepsTile(history, budget) {
-  const rows = history.slice(1).map(({ status: { engine } }, at) => composition(history[at].status.engine, engine)).filter(Boolean);
-  const last = rows.slice(-STEPS);
-  if (!last.length) return null;
-  const sum = (parts) => parts.reduce((total, [, value]) => total + value, 0);
-  const whole = budget ?? Math.max(...last.map(sum));
-  const text = last.at(-1).map(([name, value]) => `${name} ${value.toFixed(1)}`).join(", ");
-  return tile("Tokens of a step", `${sum(last.at(-1)).toFixed(1)}${budget ? ` of at most ${number(budget)}` : ""}`,
-    bars(`Tokens of steps: ${text}`, last, whole, `${text}; each bar is the mean step of a second${budget ? "" : ", the widest the largest"}`));
+/** Each of the last steps as a bar of what it computed, against the most that it could. */
+function stepsTile({ steps, lost }) {
+  if (!steps.length) return null;
+  const last = steps.at(-1);
+  const whole = Math.max(...steps.map(({ budget }) => budget));
+  const parts = (step) => [["decodes", step.decodes], ["prefill", step.prefill], ["drafts", step.drafts], ["encodes", step.encodes]];
+  const text = parts(last).map(([name, value]) => `${name} ${value}`).join(", ");
+  const most = Math.max(...steps.map((step) => step.decodes + step.prefill + step.drafts));
+  return tile("Tokens of a step", `${last.decodes + last.prefill + last.drafts} of at most ${number(last.budget)}`,
+    bars(`The last ${steps.length} steps; the last: ${text}`, steps.map(parts), most < whole / 8 ? most : whole,
+      `${text}; ${(1000 * last.seconds).toFixed(1)} ms. The last ${steps.length} steps, ${most < whole / 8 ? `the widest of ${number(most)} tokens` : "against their budget"}${lost ? `; ${number(lost)} were not seen` : ""}`));
 }
 
-/** The tokens of the mean step between two readings, by what they are. */
-function composition(before, after) {
-  const grown = (name) => Math.max(0, after[name] - before[name]);
-  const steps = grown("steps_total");
-  if (!steps) return null;
-  const drafts = grown("draft_tokens_total");
-  const decodes = Math.max(0, grown("generated_tokens_total") - grown("accepted_draft_tokens_total"));
-  const prefill = Math.max(0, grown("computed_tokens_total") - decodes - drafts);
-  const encoded = (engine) => engine.media?.encoder_runs_total ?? 0;
-  const encodes = Math.max(0, encoded(after) - encoded(before));
-  const parts = [["decodes", decodes / steps], ["prefill", prefill / steps], ["drafts", drafts / steps]];
-  return encodes ? [...parts, ["encodes", encodes / steps]] : parts;
+/** KV blocks, by whose requests hold them. */
+function blocksTile(engine, { keys }) {
+  const held = keys.filter(({ kv_blocks: blocks }) => blocks);
+  const rows = held.slice(0, ROWS).map((load) => [load.key ?? "without a key", number(load.kv_blocks), number(load.kv_blocks_shared)]);
+  return tile("KV blocks", `${number(engine.kv_blocks_used)} used, ${number(engine.kv_blocks_cached)} cached of ${number(engine.kv_blocks_total)}`,
+    bar([["used", engine.kv_blocks_used], ["cached", engine.kv_blocks_cached]], engine.kv_blocks_total),
+    rows.length ? table("Blocks by key", ["Key", "Held", "Shared"], rows) : null);
+}
+
+/** Requests that wait, with the time that they have. */
+function queueTile({ data, total }) {
+  const waiting = data.filter(({ state }) => state === "queued");
+  if (!waiting.length) return null;
+  const left = ({ deadline_seconds: seconds }) => (seconds === undefined ? "no limit" : `${seconds.toFixed(1)} s left`);
+  const rows = waiting.slice(0, ROWS).map((one) => [one.id, one.key ?? "", `${one.age_seconds.toFixed(1)} s`, left(one)]);
+  return tile("Queue", `${waiting.length} of the oldest ${data.length}${total > data.length ? ` of ${number(total)}` : ""} wait`,
+    table("The oldest that wait", ["Request", "Key", "Waits", "Deadline"], rows));
+}
+
+/** What each key gets while others want it, too. */
+function keysTile({ requests, before }) {
+  if (!requests.keys.length) return null;
+  const seconds = (requests.at - before?.at) / 1000;
+  const known = new Map((before?.keys ?? []).map((load) => [load.key, load]));
+  const rate = (load, name) => {
+    const earlier = known.get(load.key);
+    return earlier && seconds > 0 ? number(Math.round((load[name] - earlier[name]) / seconds)) : "";
+  };
+  const rows = requests.keys.slice(0, ROWS).map((load) => [load.key ?? "without a key", number(load.running), number(load.queued),
+    `${load.oldest_queued_seconds.toFixed(1)} s`, rate(load, "prompt_tokens"), rate(load, "completion_tokens")]);
+  return tile("Fairness", `${requests.keys.length} ${requests.keys.length === 1 ? "key has" : "keys have"} requests`,
+    table("By key", ["Key", "Run", "Wait", "Longest", "Prompt/s", "Generated/s"], rows));
 }
 
 /** Power, and where energy went. Absent without a sensor. */
@@ -112,7 +169,7 @@ function cacheTile(engine) {
   const all = engine.cached_tokens_total + engine.computed_tokens_total;
   const share = all ? Math.round((100 * engine.cached_tokens_total) / all) : 0;
   return tile("Prefix cache", `${share} % of prompt and generated tokens were cached`,
-    misses.length ? table("Misses by reason", ["Reason", "Tokens"], misses.map(([name, count]) => [name.replace("_", " "), number(count)])) : null);
+    misses.length ? table("Misses by reason", ["Reason", "Prompts"], misses.map(([name, count]) => [name.replace("_", " "), number(count)])) : null);
 }
 
 function draftTile(engine) {
@@ -122,11 +179,14 @@ function draftTile(engine) {
     bar([["accepted", engine.accepted_draft_tokens_total]], engine.draft_tokens_total));
 }
 
-function memoryTile(engine, models) {
-  const planned = models.filter((model) => model.loaded && model.memory).reduce((sum, model) => sum + model.memory.bytes, 0);
+/** What the plans of the loaded models keep for what, against what is in use. */
+function memoryTile(engine, plans) {
+  const parts = [["Weights", "weights_bytes"], ["Adapters", "adapter_bytes"], ["KV cache", "kv_bytes"], ["Steps", "scratch_bytes"],
+    ["Media", "media_bytes"], ["Encoders", "encoder_bytes"]].map(([name, field]) => [name, plans.reduce((sum, plan) => sum + plan[field], 0)]);
+  const planned = parts.reduce((sum, [, size]) => sum + size, 0);
   return tile("Memory", `${bytes(engine.active_memory_bytes)} in use, at most ${bytes(engine.peak_memory_bytes)} so far`,
-    planned ? el("p", {}, `${bytes(planned)} planned for the loaded models`) : null,
-    planned ? bar([["in use", engine.active_memory_bytes]], planned) : null);
+    planned ? bar([["in use", engine.active_memory_bytes]], planned) : null,
+    planned ? table(`${bytes(planned)} planned`, ["For", "Planned"], parts.filter(([, size]) => size).map(([name, size]) => [name, bytes(size)])) : null);
 }
 
 function timeTile(engine) {

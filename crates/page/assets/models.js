@@ -43,6 +43,17 @@ function row(model, act) {
     ago(memory.last_used), model.context_length ? number(model.context_length) : "", kind, action];
 }
 
+/** What a model would need, before it is downloaded. */
+function planned(plan) {
+  const fits = plan.fits ? "It fits" : `It does not fit: ${plan.error ?? "no token fits beside the weights"}`;
+  const instead = plan.instead ? `; in ${plan.instead.bits} bits (${bytes(plan.instead.weight_bytes)}) it would` : "";
+  const rows = [["Place", plan.place], ["Download", `${bytes(plan.download_bytes)} in ${plan.download_files} files`],
+    ["Weights", `${bytes(plan.weight_bytes)}, ${plan.quantization ?? "not quantized"}`],
+    ["Keys and values of a token", bytes(plan.kv_token_bytes)],
+    ["Tokens of all requests together", typeof plan.kv_tokens === "number" ? number(plan.kv_tokens) : "no known limit"]];
+  return el("div", {}, el("p", {}, `${fits}${instead}.`), table(`Plan of ${plan.model}`, ["What", "How much"], rows));
+}
+
 /** Downloads a model from the hub, with its progress. */
 function pullForm(messages, done) {
   const name = el("input", { required: true, placeholder: "org/name", pattern: "[^/ ]+/[^/ ]+", "aria-describedby": "pull-hint" });
@@ -62,7 +73,15 @@ function pullForm(messages, done) {
     progress.hidden = true;
     done();
   };
+  const plan = async () => {
+    if (!name.reportValidity()) return;
+    try {
+      messages.replaceChildren(planned(await call("/v1/models/plan", { method: "POST", body: { model: name.value } })));
+    } catch (error) {
+      messages.replaceChildren(failure(error));
+    }
+  };
   return el("form", { submit: pull }, el("h3", {}, "Download"),
-    el("p", {}, el("label", {}, "Model on the hub ", name), " ", el("button", { type: "submit" }, "Download"), " ", progress),
+    el("p", {}, el("label", {}, "Model on the hub ", name), " ", button("Plan", plan), " ", el("button", { type: "submit" }, "Download"), " ", progress),
     el("p", { id: "pull-hint", class: "hint" }, "Needs a server that was started with --allow-pull."));
 }

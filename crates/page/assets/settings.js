@@ -9,8 +9,8 @@ export function settingsView() {
   const view = el("section", { "aria-label": "Settings" }, el("h2", {}, "Connect"), clients, el("h2", {}, "Settings"), settings);
   fill(clients, "/v1/models", ({ data }) => el("div", {}, examples(data[0]?.id ?? "default").map(([name, text]) =>
     el("div", { class: "example" }, el("h3", {}, name), el("pre", { tabindex: "0" }, el("code", {}, text)), copyButton(text)))));
-  fill(settings, "/ui/settings", ({ version, settings: all }) => table(`Version ${version}`, ["Setting", "Value", "From"],
-    all.map(({ name, value, source }) => [name, value, source])));
+  fill(settings, "/ui/settings", ({ version, settings: all }) => table(`Version ${version}`, ["Setting", "Value", "From", "Changes while it runs"],
+    all.map(({ name, value, source, live }) => [name, value, source, live || "no"])));
   return view;
 }
 

@@ -52,6 +52,7 @@ const FILES: &[File] = files![
     "bench.js", "bench.js", "text/javascript; charset=utf-8";
     "models.js", "models.js", "text/javascript; charset=utf-8";
     "requests.js", "requests.js", "text/javascript; charset=utf-8";
+    "recorded.js", "recorded.js", "text/javascript; charset=utf-8";
     "settings.js", "settings.js", "text/javascript; charset=utf-8";
     "icon.svg", "icon.svg", "image/svg+xml";
 ];

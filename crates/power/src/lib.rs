@@ -7,6 +7,8 @@ mod attribution;
 mod curve;
 mod environment;
 mod estimate;
+#[cfg(any(target_os = "macos", test))]
+mod io_report;
 mod meter;
 mod nvml;
 mod open;

@@ -1,11 +1,11 @@
 //! A thread that samples a sensor, so that the engine never waits for one.
 
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::curve::Curve;
-use crate::sensor::{EnergySource, Sensor};
+use crate::sensor::{EnergySource, Sensor, SensorError};
 
 /// Time between two readings.
 pub const PERIOD: Duration = Duration::from_millis(100);
@@ -27,37 +27,29 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Reads a sensor from now on. `None` when it cannot be read or there is no thread.
-    pub fn start(mut sensor: Box<dyn Sensor>) -> Option<Self> {
-        let (source, started) = (sensor.source(), Instant::now());
-        let first = sensor.microjoules().inspect_err(|error| tracing::warn!("no energy: {error}")).ok()?;
+    /// Opens a sensor on a thread of its own, and reads it there from now on. Fails where it cannot be opened or read.
+    pub fn start(
+        open: impl FnOnce() -> Result<Box<dyn Sensor>, SensorError> + Send + 'static,
+    ) -> Result<Self, SensorError> {
         let curve = Arc::new(Mutex::new(Curve::default()));
         let (running, stopped) = channel::<()>();
+        let (opened, result) = channel();
         let shared = Arc::clone(&curve);
-        let sample = move || {
-            let (mut sleep, mut failures) = (PERIOD, 0);
-            while stopped.recv_timeout(sleep) == Err(RecvTimeoutError::Timeout) {
-                let before = processor_time();
-                match sensor.microjoules() {
-                    Ok(now) => {
-                        failures = 0;
-                        lock(&shared).add(started.elapsed(), now.saturating_sub(first));
-                    }
-                    Err(error) => {
-                        failures += 1;
-                        if failures == FAILURES_MAX {
-                            tracing::warn!("energy is not counted any more: {error}");
-                            return;
-                        }
-                    }
+        let body = move || {
+            let started = Instant::now();
+            match open().and_then(|mut sensor| Ok((sensor.microjoules()?, sensor))) {
+                Ok((first, sensor)) => {
+                    let _gone = opened.send(Ok((sensor.source(), started)));
+                    sample(sensor, (first, started), &shared, &stopped);
                 }
-                let reading = processor_time().saturating_sub(before);
-                sleep = reading.saturating_mul(SLEEP_PER_READING).clamp(PERIOD, PERIOD_MAX);
+                Err(error) => _ = opened.send(Err(error)),
             }
         };
-        let thread = std::thread::Builder::new().name("omnibus-power".to_owned()).spawn(sample);
-        thread.inspect_err(|error| tracing::warn!("no energy: cannot start a thread: {error}")).ok()?;
-        Some(Self { source, started, curve, _running: running })
+        let thread = std::thread::Builder::new().name("omnibus-power".to_owned()).spawn(body);
+        thread.map_err(|error| SensorError::Thread(error.to_string()))?;
+        let panicked = |_| SensorError::Thread("it ended".to_owned());
+        let (source, started) = result.recv().map_err(panicked)??;
+        Ok(Self { source, started, curve, _running: running })
     }
 
     /// What the sensor reads.
@@ -76,6 +68,34 @@ impl Meter {
     }
 }
 
+/// Reads a sensor until the meter is dropped, or it fails too often. `first`: what it had counted when the meter started.
+fn sample(
+    mut sensor: Box<dyn Sensor>,
+    (first, started): (u64, Instant),
+    curve: &Mutex<Curve>,
+    stopped: &Receiver<()>,
+) {
+    let (mut sleep, mut failures) = (PERIOD, 0);
+    while stopped.recv_timeout(sleep) == Err(RecvTimeoutError::Timeout) {
+        let before = processor_time();
+        match sensor.microjoules() {
+            Ok(now) => {
+                failures = 0;
+                lock(curve).add(started.elapsed(), now.saturating_sub(first));
+            }
+            Err(error) => {
+                failures += 1;
+                if failures == FAILURES_MAX {
+                    tracing::warn!("energy is not counted any more: {error}");
+                    return;
+                }
+            }
+        }
+        let reading = processor_time().saturating_sub(before);
+        sleep = reading.saturating_mul(SLEEP_PER_READING).clamp(PERIOD, PERIOD_MAX);
+    }
+}
+
 /// What this thread has computed so far.
 fn processor_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
@@ -89,10 +109,7 @@ fn lock(curve: &Mutex<Curve>) -> MutexGuard<'_, Curve> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::Receiver;
-
     use super::*;
-    use crate::sensor::SensorError;
 
     /// Counts a joule at each reading, and says that it was read.
     struct Fake {
@@ -112,15 +129,15 @@ mod tests {
         }
     }
 
-    fn fake() -> (Box<dyn Sensor>, Receiver<u64>) {
+    fn fake() -> (Fake, Receiver<u64>) {
         let (read, readings) = channel();
-        (Box::new(Fake { sum: 41_000_000, read }), readings)
+        (Fake { sum: 41_000_000, read }, readings)
     }
 
     #[test]
     fn the_first_reading_is_zero_and_later_ones_are_counted() {
         let (sensor, readings) = fake();
-        let meter = Meter::start(sensor).unwrap();
+        let meter = Meter::start(|| Ok(Box::new(sensor))).unwrap();
         // The third reading begins when the second is in the curve.
         let third = readings.iter().nth(2);
         assert_eq!((meter.source(), third), (EnergySource::Estimate, Some(44_000_000)));
@@ -145,6 +162,9 @@ mod tests {
 
     #[test]
     fn a_sensor_that_cannot_be_read_is_absent() {
-        assert!(Meter::start(Box::new(Broken)).is_none());
+        let why = SensorError::Nvml("not supported".to_owned());
+        assert_eq!(Meter::start(|| Ok(Box::new(Broken))).err(), Some(why.clone()));
+        let error = why.clone();
+        assert_eq!(Meter::start(|| Err(error)).err(), Some(why));
     }
 }

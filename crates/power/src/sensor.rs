@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Counts the energy that a device used.
-pub trait Sensor: Send {
+/// Counts the energy that a device used. It stays on the thread that opened it.
+pub trait Sensor {
     /// What it reads.
     fn source(&self) -> EnergySource;
 
@@ -19,6 +19,9 @@ pub enum EnergySource {
     Nvml,
     /// The counters of a CPU.
     Rapl,
+    /// The counters of a Mac's chip.
+    #[serde(rename = "ioreport")]
+    IoReport,
     /// A power that the user stated.
     Estimate,
 }
@@ -29,6 +32,7 @@ impl EnergySource {
         match self {
             Self::Nvml => "nvml",
             Self::Rapl => "rapl",
+            Self::IoReport => "ioreport",
             Self::Estimate => "estimate",
         }
     }
@@ -40,6 +44,9 @@ pub enum SensorError {
     /// The driver has no such counter, or refuses it.
     #[error("NVML: {0}")]
     Nvml(String),
+    /// The chip has no such counters, or they have changed.
+    #[error("IOReport: {0}")]
+    IoReport(String),
     /// A file of the kernel cannot be read. Most kernels let only root read it.
     #[error("cannot read {path}: {why}")]
     File {
@@ -51,4 +58,7 @@ pub enum SensorError {
     /// There is no package to count.
     #[error("{0} has no package")]
     NoPackage(String),
+    /// There is no thread to read it.
+    #[error("cannot start a thread: {0}")]
+    Thread(String),
 }

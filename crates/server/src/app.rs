@@ -1,12 +1,12 @@
 //! State shared by all routes, and the server's settings.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 use omnibus_engine::{Chat, Class};
 use serde_json::Value;
+use tokio::sync::{Semaphore, watch};
 
 use crate::access::Access;
 use crate::batches::{BatchSettings, Batches};
@@ -24,6 +24,9 @@ use crate::root_path::RootPath;
 use crate::stored_responses::StoredResponses;
 use crate::tls::Tls;
 use crate::traces::Traces;
+
+/// Most clients that watch the status at once.
+const WATCHERS_MAX: usize = 32;
 
 /// Settings of a server.
 #[derive(Debug, Clone)]
@@ -190,7 +193,9 @@ pub struct App {
     pub page_settings: Option<Arc<Value>>,
     /// MCP servers, whose tools it runs.
     pub mcp: Option<SharedMcp>,
-    stopping: AtomicBool,
+    /// Places of clients that watch the status.
+    pub watchers: Arc<Semaphore>,
+    stopping: watch::Sender<bool>,
 }
 
 impl App {
@@ -223,7 +228,8 @@ impl App {
             batches: settings.batches.as_ref().map(Batches::new),
             page_settings: settings.page_settings.clone(),
             mcp: settings.mcp.clone(),
-            stopping: AtomicBool::new(false),
+            watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
+            stopping: watch::Sender::new(false),
         }
     }
 
@@ -269,12 +275,18 @@ impl App {
 
     /// Makes `/ready` answer 503 from now on.
     pub fn stop(&self) {
-        self.stopping.store(true, Ordering::Relaxed);
+        self.stopping.send_replace(true);
     }
 
     /// Whether the server is shutting down.
     pub fn stopping(&self) -> bool {
-        self.stopping.load(Ordering::Relaxed)
+        *self.stopping.borrow()
+    }
+
+    /// Waits until the server shuts down.
+    pub async fn stopped(&self) {
+        // It fails once the sender is gone, which is the server itself.
+        _ = self.stopping.subscribe().wait_for(|stopping| *stopping).await;
     }
 }
 

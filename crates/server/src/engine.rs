@@ -14,14 +14,18 @@ use futures::stream::{self, BoxStream};
 use omnibus_engine::{
     AddSpecial, Admission, BlockQuery, BlocksRefused, Chat, Event, Failure, Handle, Health, Input, ModelInfo,
     Pooled, Pooler, PoolingRequest, Request, RequestInfo, Scoring, ScoringRequest, SessionInfo, Stats,
-    Transcription, TranscriptionEvent,
+    Transcription, TranscriptionEvent, WatchedSteps,
 };
+use serde_json::Value;
 
 /// The events of one request, ending after its last.
 pub type Events = BoxStream<'static, Event>;
 
 /// The events of one transcription, ending after its last. Dropping them cancels it.
 pub type Transcripts = BoxStream<'static, TranscriptionEvent>;
+
+/// The steps of a model's engine as they happen, ending with the engine.
+pub type Steps = BoxStream<'static, WatchedSteps>;
 
 /// What texts become, in their order.
 pub type PooledTexts = BoxFuture<'static, Result<Vec<Pooled>, Failure>>;
@@ -93,6 +97,11 @@ pub trait Engine: Send + Sync + 'static {
     fn unload<'a>(&'a self, _model: &'a str) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async { Err(Failure::bad_request("model", "this server keeps its model loaded")) })
     }
+    /// What a model of the hub would need here, before it is downloaded: as `omnibus plan --json` prints it. `None` where
+    /// models are not downloaded.
+    fn plan<'a>(&'a self, _model: &'a str) -> BoxFuture<'a, Result<Option<Value>, Failure>> {
+        Box::pin(async { Ok(None) })
+    }
     /// How long a model stays loaded after its last use, from now on.
     fn set_ttl(&self, _model: ModelName<'_>, _ttl: TimeToLive) {}
     /// Where a model is, in a server that loads and unloads models.
@@ -144,6 +153,8 @@ pub trait Engine: Send + Sync + 'static {
     fn health(&self, model: ModelName<'_>) -> Result<Health, Failure>;
     /// Current statistics of a model's engine.
     fn stats(&self, model: ModelName<'_>) -> Result<Stats, Failure>;
+    /// The steps of a model that is loaded, from now on. Dropping them ends their recording.
+    fn watch_steps(&self, model: ModelName<'_>) -> Result<Steps, Failure>;
     /// Current statistics of each replica of a model; none while it is not loaded.
     fn replica_stats(&self, model: ModelName<'_>) -> Result<Vec<Stats>, Failure> {
         Ok(vec![self.stats(model)?])
@@ -257,6 +268,12 @@ impl Engine for Handle {
     fn stats(&self, model: ModelName<'_>) -> Result<Stats, Failure> {
         self.check_model(model)?;
         Ok(Handle::stats(self))
+    }
+
+    fn watch_steps(&self, model: ModelName<'_>) -> Result<Steps, Failure> {
+        self.check_model(model)?;
+        let watch = Handle::watch_steps(self)?;
+        Ok(stream::unfold(watch, async |mut watch| Some((watch.next().await?, watch))).boxed())
     }
 
     fn replica_stats(&self, model: ModelName<'_>) -> Result<Vec<Stats>, Failure> {

@@ -48,7 +48,7 @@ pub use app::{AdapterUpdates, App, ModelNames, RequestTemplates, Settings};
 pub use batches::BatchSettings;
 pub use connection_memory::ConnectionMemory;
 pub use engine::{
-    Engine, Events, Lease, ModelName, PooledTexts, Residence, ScoredReplies, TimeToLive, Transcripts,
+    Engine, Events, Lease, ModelName, PooledTexts, Residence, ScoredReplies, Steps, TimeToLive, Transcripts,
 };
 pub use error::{ApiError, ErrorFormat, ErrorKind, Overflow, render as render_errors};
 pub use file_limit::raise_open_files;

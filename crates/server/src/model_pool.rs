@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use omnibus_engine::{Failure, Handle, StartError, StartFailure};
 use omnibus_pool::{Loadable, ModelId, Policy, Pool, PoolSettings, Refusal, State};
+use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::engine::{Lease, ModelName, Residence};
@@ -31,6 +32,11 @@ pub struct NewModel {
 pub trait FindModel: Send + Sync + 'static {
     /// The model of this name, if there is one. May take as long as a download.
     fn find(&self, name: &str) -> Result<Option<NewModel>, Failure>;
+    /// What the model of this name would need here, before it is downloaded: as `omnibus plan --json` prints it. `None`
+    /// where models are not downloaded. May take as long as a request to the hub.
+    fn plan(&self, _name: &str) -> Result<Option<Value>, Failure> {
+        Ok(None)
+    }
 }
 
 /// The limits of a pool of models.
@@ -177,6 +183,14 @@ impl ModelPool {
         let found = found.unwrap_or_else(|_| Err(engine_failure("the search for a model panicked")))?;
         let Some(model) = found else { return Ok(None) };
         self.add(model).map(Some).map_err(engine_failure)
+    }
+
+    /// What a model would need, before it is downloaded.
+    async fn planned(&self, name: &str) -> Result<Option<Value>, Failure> {
+        let Some(find) = &self.find else { return Ok(None) };
+        let (find, wanted) = (Arc::clone(find), name.to_owned());
+        let planned = tokio::task::spawn_blocking(move || find.plan(&wanted)).await;
+        planned.unwrap_or_else(|_| Err(engine_failure("the plan of a model panicked")))
     }
 
     async fn leased(&self, name: ModelName<'_>) -> Result<Lease, Failure> {

@@ -67,6 +67,8 @@ pub enum Reply {
     Json,
     /// JSON, or server-sent events with `stream`.
     Stream,
+    /// Server-sent events.
+    Events,
     /// JSON, text, subtitles, or server-sent events with `stream`.
     Transcript,
     /// JSON, or JSON objects, one a line, unless `stream` is false.
@@ -296,6 +298,13 @@ impl Operation {
                 (
                     "200",
                     json!({"description": "Success, as server-sent events with `stream`", "content": content}),
+                )
+            }
+            Reply::Events => {
+                let content = json!({"text/event-stream": {"schema": {"type": "string"}}});
+                (
+                    "200",
+                    json!({"description": "Server-sent events, until the client goes", "content": content}),
                 )
             }
             Reply::Lines => {

@@ -51,6 +51,8 @@ What differs from the originals:
   longer one ends the connection with code 1009.
 - `POST /v1/responses/compact` returns the user's messages and an item of type `compaction`, whose `encrypted_content` is a
   summary that the model wrote. Sent back in `input`, it stands for the conversation. It is encoded and not encrypted.
+- `GET /v1/status/stream` sends what `/v1/status` has each second, the unfinished requests, and for operators each step as it
+  happens ([its events](page.md#live-data)).
 - Conversations share the memory of stored responses, and `--state-dir`. One has at most 4096 items and 32 MiB.
 
 ## Routes

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
+use super::pictures;
 use crate::error::Error;
-use crate::settings::{BenchSettings, Endpoint};
+use crate::settings::{BenchSettings, Dataset, Endpoint};
 
 /// A client of one server and model.
 #[derive(Debug, Clone)]
@@ -34,6 +35,9 @@ pub struct RequestTiming {
 impl Client {
     /// A client for the named model, else for the first served one.
     pub async fn new(settings: &BenchSettings, model: Option<&str>) -> Result<Self, Error> {
+        if (settings.dataset, settings.endpoint) == (Dataset::Media, Endpoint::Completions) {
+            return Err(Error::usage("--dataset media needs --endpoint chat: completions take no pictures"));
+        }
         if settings.url.starts_with("https://") {
             return Err(Error::usage("--url must begin with http://: this client does not speak TLS"));
         }
@@ -104,13 +108,25 @@ fn body(settings: &BenchSettings, model: &str, prompt: &str) -> (&'static str, V
     }
     match settings.endpoint {
         Endpoint::Chat => {
-            body["messages"] = json!([{"role": "user", "content": prompt}]);
+            body["messages"] = json!([{"role": "user", "content": content(settings.dataset, prompt)}]);
             ("chat/completions", body)
         }
         Endpoint::Completions => {
             body["prompt"] = prompt.into();
             ("completions", body)
         }
+    }
+}
+
+/// The content of a message. A picture is behind the words, which no other prompt has: its features may be known, what the
+/// model makes of them is not.
+fn content(dataset: Dataset, prompt: &str) -> Value {
+    match dataset {
+        Dataset::Random | Dataset::SharedPrefix | Dataset::Turns => prompt.into(),
+        Dataset::Media => json!([
+            {"type": "text", "text": prompt},
+            {"type": "image_url", "image_url": {"url": pictures::url(pictures::picture_of(prompt))}},
+        ]),
     }
 }
 

@@ -6,6 +6,7 @@ mod client;
 mod energy;
 mod engine;
 mod load;
+mod pictures;
 mod presets;
 mod profile;
 mod prompts;

@@ -16,7 +16,7 @@ const WORDS: &[&str] = &[
 /// The prompts of a benchmark.
 pub fn prompts(settings: &BenchSettings) -> Vec<String> {
     let shared = match settings.dataset {
-        Dataset::Random | Dataset::Turns => Vec::new(),
+        Dataset::Random | Dataset::Turns | Dataset::Media => Vec::new(),
         Dataset::SharedPrefix => words(&mut Rng::new(!settings.seed), settings.input_len / 2),
     };
     if settings.dataset == Dataset::Turns {

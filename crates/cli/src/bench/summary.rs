@@ -109,6 +109,7 @@ impl Summary {
                 Dataset::Random => "random",
                 Dataset::SharedPrefix => "shared-prefix",
                 Dataset::Turns => "turns",
+                Dataset::Media => "media",
             },
             input_len: settings.input_len,
             output_len: settings.output_len,

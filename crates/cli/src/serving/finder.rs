@@ -1,8 +1,11 @@
 //! Models that are not listed: new ones in `--models-dir`, and with `--allow-pull` those of the hub.
 
+use std::process::{Command, Stdio};
+
 use omnibus_engine::{Failure, ModelSource};
 use omnibus_hub::ModelId;
 use omnibus_server::{FindModel, NewModel};
+use serde_json::Value;
 
 use super::{PoolModel, folder};
 use crate::error::Error;
@@ -49,5 +52,31 @@ impl FindModel for Finder {
         let served = PoolModel::new(&self.config, Residency::default(), source);
         let new = served.and_then(|model| model.unloaded(self.budget)).map_err(unavailable)?;
         Ok(Some(new))
+    }
+
+    fn plan(&self, name: &str) -> Result<Option<Value>, Failure> {
+        if self.config.pool.pull != PullPolicy::Allowed {
+            return Ok(None);
+        }
+        // A name of another form could be a file, or a flag.
+        let Some(id) = ModelId::parse(name) else {
+            return Err(Failure::bad_request("model", "a model of the hub is named org/name"));
+        };
+        planned(&id.to_string()).map(Some).map_err(|message| Failure::ModelUnavailable {
+            model: name.to_owned(),
+            message,
+            retry_after_s: None,
+        })
+    }
+}
+
+/// What `omnibus plan --json` prints, in a process of its own: what the hub sends is read there.
+fn planned(name: &str) -> Result<Value, String> {
+    let program = std::env::current_exe().map_err(|error| format!("it cannot be planned: {error}"))?;
+    let out = Command::new(program).args(["plan", "--json", name]).stdin(Stdio::null()).output();
+    let out = out.map_err(|error| format!("it cannot be planned: {error}"))?;
+    match out.status.success() {
+        true => serde_json::from_slice(&out.stdout).map_err(|error| format!("its plan is no JSON: {error}")),
+        false => Err(String::from_utf8_lossy(&out.stderr).trim().to_owned()),
     }
 }

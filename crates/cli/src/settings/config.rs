@@ -548,6 +548,8 @@ pub enum Dataset {
     SharedPrefix,
     /// Turns of conversations: each prompt begins with the one before it.
     Turns,
+    /// Random words with a picture behind them.
+    Media,
 }
 
 /// When requests are sent.

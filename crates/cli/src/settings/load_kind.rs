@@ -16,6 +16,8 @@ pub enum LoadKind {
     Shared,
     /// Prompts eight times as long.
     Long,
+    /// Prompts with a picture each.
+    Media,
 }
 
 /// Every load.
@@ -26,6 +28,7 @@ pub const LOADS: &[LoadKind] = &[
     LoadKind::Agents,
     LoadKind::Shared,
     LoadKind::Long,
+    LoadKind::Media,
 ];
 
 impl LoadKind {
@@ -38,6 +41,7 @@ impl LoadKind {
             Self::Agents => "agents",
             Self::Shared => "shared",
             Self::Long => "long",
+            Self::Media => "media",
         }
     }
 
@@ -50,6 +54,7 @@ impl LoadKind {
             Self::Agents => "closed loop: conversations whose prompts grow by turns",
             Self::Shared => "closed loop: prompts with the same first half",
             Self::Long => "closed loop: prompts eight times as long",
+            Self::Media => "closed loop: prompts with one of four pictures",
         }
     }
 

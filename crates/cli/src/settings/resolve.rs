@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::shown::ShownSetting;
+use super::shown::{ShownSetting, live_change};
 use super::{Config, Kind, Scope, Setting, Value, file, of};
 use crate::command_name::CommandName;
 use crate::error::Error;
@@ -133,6 +133,7 @@ impl Resolved {
                     None => String::new(),
                 },
                 source: source.to_string(),
+                live: live_change(setting.name),
             };
         rows.map(shown).collect()
     }

@@ -184,8 +184,21 @@ fn a_request_names_a_model_of_the_hub_where_that_is_allowed() {
     let body = |model: &str| serde_json::json!({"model": model, "prompt": "x", "max_tokens": 1}).to_string();
     let complete = |server: &Server, model: &str| post(server.address, "/v1/completions", &body(model));
     let refusing = Server::start_with(&["--log", "off"], &variables);
-    assert_eq!(complete(&refusing, MODEL).status, 404);
+    let plan = |server: &Server, model: &str| {
+        let body = serde_json::json!({"model": model}).to_string();
+        post(server.address, "/v1/models/plan", &body)
+    };
+    assert_eq!((complete(&refusing, MODEL).status, plan(&refusing, MODEL).status), (404, 404));
     let server = Server::start_with(&["--log", "off", "--allow-pull"], &variables);
+    let planned = plan(&server, MODEL);
+    assert_eq!(
+        (planned.status, &planned.json()["fits"]),
+        (200, &serde_json::json!(true)),
+        "{}",
+        planned.body
+    );
+    assert!(planned.json()["download_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{}", planned.body);
+    assert_eq!((plan(&server, "--help").status, plan(&server, "org/none").status), (400, 503));
     let reply = complete(&server, MODEL);
     assert_eq!((reply.status, reply.json()["model"].as_str()), (200, Some(MODEL)), "{}", reply.body);
     let missing = complete(&server, "org/none");

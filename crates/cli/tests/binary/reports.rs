@@ -59,6 +59,22 @@ fn a_report_shows_what_each_part_does() {
     compared(&folder);
 }
 
+#[test]
+fn a_load_with_pictures_shows_what_the_media_cache_does() {
+    let folder = Folder::new("media");
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../training/vision/omnibus-see");
+    let output = omnibus(&["bench", "report", "-m", model, "--ablate", "media-cache", "--loads", "media"])
+        .args(["--rounds", "1", "--num-prompts", "12", "--input-len", "8", "--output-len", "4"])
+        .args(["--ignore-eos", "--concurrency", "1", "--out", folder.path()])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let report = read(&folder.0);
+    let of = |contender| mean(&report, contender, "encoded_media").unwrap();
+    assert!((1.0..=4.0).contains(&of("omnibus")), "each picture once: {}", of("omnibus"));
+    assert_eq!(of("without media-cache"), 12.0);
+}
+
 /// A report is as good as itself, and better than one with twice its times.
 fn compared(folder: &Folder) {
     let same = folder.0.join("report.json");

@@ -376,3 +376,23 @@ fn a_stored_block_names_the_one_before_it() {
     ask(&mut silent, Request::new((0..8).collect(), 1));
     assert_eq!(silent.take_cache_events(), []);
 }
+
+#[test]
+fn blocks_that_two_sequences_hold_are_shared() {
+    let mut scheduler = Scheduler::new(settings(&[(FULL, 32)]));
+    let first = scheduler.submit(0, Request::new(prompt(1, 13), 9)).unwrap();
+    let (plan, _) = begin(&mut scheduler);
+    commit(&mut scheduler, &plan);
+    let held = |scheduler: &Scheduler, id| {
+        let held = scheduler.held_blocks(id);
+        (held.blocks, held.shared)
+    };
+    assert_eq!(held(&scheduler, first), (4, 0));
+    let second = scheduler.submit(0, Request::new([prompt(1, 8), prompt(2, 5)].concat(), 9)).unwrap();
+    assert_eq!(held(&scheduler, second), (0, 0), "it waits");
+    let (plan, _) = begin(&mut scheduler);
+    commit(&mut scheduler, &plan);
+    assert_eq!((held(&scheduler, first), held(&scheduler, second)), ((4, 2), (4, 2)));
+    scheduler.cancel(second);
+    assert_eq!((held(&scheduler, first), held(&scheduler, second)), ((4, 0), (0, 0)));
+}

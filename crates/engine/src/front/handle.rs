@@ -17,6 +17,7 @@ use super::pooling::PoolingRequest;
 use super::scoring::ScoringRequest;
 use crate::error::{Failure, StartError};
 use crate::info::{Health, ModelDetails, ModelInfo, ModelState, RequestInfo, SessionInfo};
+use crate::live_steps::StepWatch;
 use crate::load_progress::LoadWatch;
 use crate::message::{BlockQuery, BlocksRefused};
 use crate::request::{Chat, Input, Request};
@@ -283,6 +284,11 @@ impl Handle {
     /// The latest statistics of each replica; none while the model is not loaded.
     pub fn replica_stats(&self) -> Vec<Stats> {
         self.ready().map(|model| model.replica_stats()).unwrap_or_default()
+    }
+
+    /// The steps of the loaded model from now on, until it is unloaded.
+    pub fn watch_steps(&self) -> Result<StepWatch, Failure> {
+        Ok(self.loaded()?.watch_steps())
     }
 
     /// Loads an adapter that requests may name from then on. Blocks until it is loaded; steps wait for it, too.

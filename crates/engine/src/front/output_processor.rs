@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use omnibus_core::Class;
+use omnibus_core::{Class, HeldBlocks};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::adapters::AdapterUse;
@@ -15,6 +15,7 @@ use crate::event::{Candidate, Delta, Event, FinishReason, MediaUsage, StopMatch,
 use crate::info::{RequestInfo, RequestOrigin, RequestState};
 use crate::message::{Command, CommandSender, Job, JobId, JobUpdate, TokenLogprobs};
 use crate::request::{ReportedTokens, Request};
+use crate::step_record::WATCH_TIME;
 
 /// One request's output so far.
 pub(crate) struct RequestOutput {
@@ -42,6 +43,10 @@ pub(crate) struct RequestOutput {
     usage: Usage,
     last: Option<u32>,
     timeout_s: Option<f64>,
+    /// After its submission.
+    deadline_s: Option<f64>,
+    /// The KV blocks that it holds, and when that was reported.
+    blocks: Option<(HeldBlocks, Instant)>,
 }
 
 /// How many of the prompt's log-probabilities the client has.
@@ -87,6 +92,8 @@ impl RequestOutput {
             usage: Usage { prompt_tokens: prompt.len(), ..Usage::default() },
             last: None,
             timeout_s: request.timeout_s,
+            deadline_s: job.timeout_s,
+            blocks: None,
         }
     }
 
@@ -103,6 +110,8 @@ impl RequestOutput {
     }
 
     pub(crate) fn info(&self) -> RequestInfo {
+        let age_s = self.submitted.elapsed().as_secs_f64();
+        let blocks = self.blocks.filter(|(_, reported)| reported.elapsed() < WATCH_TIME);
         RequestInfo {
             id: self.id.clone(),
             tenant: self.tenant.clone(),
@@ -111,7 +120,9 @@ impl RequestOutput {
             state: self.state,
             prompt_tokens: self.usage.prompt_tokens,
             generated_tokens: self.usage.completion_tokens,
-            age_s: self.submitted.elapsed().as_secs_f64(),
+            age_s,
+            deadline_s: self.deadline_s.map(|deadline| deadline - age_s),
+            blocks: blocks.map(|(held, _)| held),
         }
     }
 
@@ -157,6 +168,10 @@ impl RequestOutput {
             }
             JobUpdate::Energy(energy) => {
                 self.usage.energy = EnergyUsage::sum(self.usage.energy, Some(energy));
+                OutputState::Active
+            }
+            JobUpdate::Blocks(held) => {
+                self.blocks = Some((held, Instant::now()));
                 OutputState::Active
             }
             JobUpdate::Finished(reason) => {

@@ -58,7 +58,7 @@ pub(crate) enum FromEngine {
 
 #[cfg(test)]
 mod tests {
-    use omnibus_core::Request;
+    use omnibus_core::{HeldBlocks, Request};
 
     use std::io::{self, Write};
 
@@ -78,6 +78,7 @@ mod tests {
     use crate::settings::NamedAdapter;
     use crate::speculation::Speculation;
     use crate::stats::{SchedulerStats, SessionStats, Stats};
+    use crate::step_record::StepRecord;
 
     fn check<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(messages: Vec<T>) {
         let mut bytes = Vec::new();
@@ -175,11 +176,13 @@ mod tests {
             report(JobUpdate::Hidden(HiddenStates { first: 2, width: 2, values: vec![0.5, -1.0] })),
             report(JobUpdate::Alignment(AlignedTokens { first: 4, weights: vec![0.25, f32::MIN_POSITIVE] })),
             report(JobUpdate::Token(token)),
+            report(JobUpdate::Blocks(HeldBlocks { blocks: 3, shared: 1 })),
             report(JobUpdate::Failed(Failure::Busy { retry_after_s: 2 })),
         ];
         let scheduler = SchedulerStats { queued: 3, ..SchedulerStats::default() };
         let stats = Stats { scheduler, wait_seconds_total: 0.5, ..Stats::default() };
-        let stats = Some(Box::new(StatsReport { stats, steps: Vec::new() }));
+        let stats =
+            Some(Box::new(StatsReport { stats, steps: Vec::new(), watched: vec![StepRecord::default()] }));
         let session = SessionStats { session: u128::MAX, tokens: 3, blocks: 1, idle_s: 0.5 };
         let blocks = vec![StoredBlock::Absent, StoredBlock::Record(vec![1, 2].into())];
         let answers = [

@@ -25,6 +25,7 @@ impl LoadingAdapters {
             | Command::ReadBlocks(..)
             | Command::DropSession(_)
             | Command::MemoryPressure(_)
+            | Command::WatchSteps
             | Command::Stop => {}
         }
     }

@@ -146,7 +146,8 @@ impl JobJournal {
             | JobUpdate::Hidden(_)
             | JobUpdate::TokenLogits(_)
             | JobUpdate::Drafted(_)
-            | JobUpdate::Energy(_) => {}
+            | JobUpdate::Energy(_)
+            | JobUpdate::Blocks(_) => {}
             JobUpdate::Token(token) => {
                 entry.job.request.prompt.push(token.token);
                 entry.job.request.goal = entry.job.request.goal.after(1);

@@ -5,11 +5,13 @@ mod block_queries;
 mod commands;
 mod drafts;
 mod energy;
+mod in_flight;
 mod media;
 mod media_queue;
 mod recovery;
 mod report;
 mod results;
+mod step_recorder;
 #[cfg(test)]
 mod tests;
 
@@ -19,11 +21,9 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use omnibus_core::{
-    self as core, CacheMiss, Goal, Outcome, Plan, PlanId, PrefixLookup, Scheduler, SequenceId, Tick,
-    TokenSource,
+    self as core, CacheMiss, Goal, Outcome, Plan, PrefixLookup, Scheduler, SequenceId, Tick, TokenSource,
 };
 use omnibus_model::SpanRuns;
-use omnibus_power::Row;
 
 use super::Loaded;
 use super::capacity::PoolSize;
@@ -47,10 +47,12 @@ use crate::sampler::{LateStops, NewSequence, SamplingChanges, needs_history};
 use crate::speculation::DraftUsage;
 use drafts::may_draft;
 pub(super) use energy::LoopEnergy;
+use in_flight::{InFlightStep, SampledSequence, StepSampling};
 use media_queue::{MediaQueue, SequenceMedia};
 use recovery::failed;
 use report::LoopStats;
 use results::StepTokens;
+use step_recorder::StepRecorder;
 
 /// The loop and everything it owns.
 pub(super) struct EngineLoop {
@@ -86,6 +88,7 @@ pub(super) struct EngineLoop {
     /// Adapters to unload once no job uses them.
     retired_adapters: BTreeSet<u128>,
     stats: LoopStats,
+    recorder: StepRecorder,
     /// Consecutive iterations that panicked, without a completed step in between.
     panics: u32,
     started_at: Instant,
@@ -107,41 +110,6 @@ struct ActiveJob {
     drafts: DraftUsage,
     /// What its steps used.
     energy: Option<EnergyUsage>,
-}
-
-/// A sequence that a step samples, and its draft tokens.
-type SampledSequence = (SequenceId, Vec<u32>);
-
-struct InFlightStep {
-    plan: PlanId,
-    /// Sequences that are sampled, in order. Each has one row more than draft tokens.
-    samples: Vec<SampledSequence>,
-    /// Sampled sequences whose token is known by now, because it was forced.
-    superseded: BTreeSet<SequenceId>,
-    tokens: usize,
-    /// What its sequences compute, where energy is counted.
-    rows: Vec<Row<SequenceId>>,
-    sampling: StepSampling,
-    started: Instant,
-}
-
-/// Whether the sampling of a step is launched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StepSampling {
-    /// It waits for tokens of the step before.
-    Deferred,
-    Launched,
-}
-
-impl InFlightStep {
-    fn is_deferred(&self) -> bool {
-        self.sampling == StepSampling::Deferred
-    }
-
-    /// The first row of a sampled sequence.
-    fn row_of(&self, sample: usize) -> usize {
-        self.samples.iter().take(sample).map(|(_, drafts)| 1 + drafts.len()).sum()
-    }
 }
 
 /// Whether blocks wait to be copied out.
@@ -200,6 +168,7 @@ impl EngineLoop {
             loaded_adapters: ready.adapters.iter().filter_map(|adapter| adapter.loaded).collect(),
             retired_adapters: BTreeSet::new(),
             stats: LoopStats::default(),
+            recorder: StepRecorder::default(),
             panics: 0,
             started_at: Instant::now(),
             last_read_at: None,
@@ -357,8 +326,9 @@ impl EngineLoop {
         {
             drafts.add_host_time(read.elapsed());
         }
-        let (plan, superseded, rows) = (plan.id, BTreeSet::new(), self.energy_rows(plan));
-        let step = InFlightStep { plan, samples, superseded, tokens, rows, sampling, started };
+        let (rows, record) = (self.energy_rows(plan), self.recorded(plan));
+        let (plan, superseded) = (plan.id, BTreeSet::new());
+        let step = InFlightStep { plan, samples, superseded, tokens, rows, record, sampling, started };
         self.in_flight.push_back(step);
         Ok(())
     }
@@ -495,7 +465,11 @@ impl EngineLoop {
         }
         forced.into_iter().for_each(|(sequence, forced)| self.force(sequence, &forced));
         self.offer_drafts(&step);
-        self.stats.add_step(StepStats { seconds: step.started.elapsed().as_secs_f64(), tokens: step.tokens });
+        let seconds = step.started.elapsed().as_secs_f64();
+        self.stats.add_step(StepStats { seconds, tokens: step.tokens });
+        if let Some(record) = step.record {
+            self.add_record(record, seconds);
+        }
         self.panics = 0;
         self.sample_deferred()
     }

@@ -11,6 +11,7 @@ mod equal_bits;
 mod expert_memory;
 mod hidden_states;
 mod hostile_grammars;
+mod live_steps;
 mod logits;
 mod logits_processors;
 mod pooling;

@@ -310,6 +310,8 @@ mod tests {
             prompt_tokens: 1,
             generated_tokens: 0,
             age_s: 0.0,
+            deadline_s: None,
+            blocks: None,
         }
     }
 

@@ -9,10 +9,11 @@ use omnibus_engine::{
     PoolingRequest, Request, RequestInfo, ScoringRequest, SessionInfo, Stats, Transcription,
 };
 use omnibus_pool::Policy;
+use serde_json::Value;
 
 use super::ModelPool;
 use crate::engine::{
-    BlockRecords, Engine, Events, Lease, ModelName, PooledTexts, Residence, ScoredReplies, TimeToLive,
+    BlockRecords, Engine, Events, Lease, ModelName, PooledTexts, Residence, ScoredReplies, Steps, TimeToLive,
     Transcripts,
 };
 
@@ -31,6 +32,10 @@ impl Engine for ModelPool {
             self.pool.unload(self.id(Some(model)).ok_or_else(unknown)?).await;
             Ok(())
         })
+    }
+
+    fn plan<'a>(&'a self, model: &'a str) -> BoxFuture<'a, Result<Option<Value>, Failure>> {
+        Box::pin(self.planned(model))
     }
 
     fn set_ttl(&self, model: ModelName<'_>, ttl: TimeToLive) {
@@ -156,6 +161,10 @@ impl Engine for ModelPool {
             None if model.is_none() => Ok(Stats::default()),
             _ => Ok(self.handle(model)?.stats()),
         }
+    }
+
+    fn watch_steps(&self, model: ModelName<'_>) -> Result<Steps, Failure> {
+        Engine::watch_steps(&self.handle(model)?, model)
     }
 
     fn replica_stats(&self, model: ModelName<'_>) -> Result<Vec<Stats>, Failure> {

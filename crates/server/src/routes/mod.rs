@@ -12,6 +12,7 @@ mod gateways;
 mod infill;
 mod kv;
 mod listed;
+mod live;
 mod mcp;
 mod messages;
 mod models;

@@ -1,6 +1,7 @@
 //! `GET /v1/models` and `GET /v1/models/{id}`, in OpenAI's shape and TypeSafe's, and in Anthropic's for its clients.
 
 pub mod load;
+pub mod plan;
 pub mod sleep;
 
 use std::sync::Arc;

@@ -14,7 +14,19 @@ use crate::wire::requests::{Cancelled, RequestList, RunningRequest};
 
 /// Lists queued and running requests.
 pub async fn list(State(app): State<Arc<App>>, Extension(key): Extension<Arc<Key>>) -> Json<RequestList> {
-    let running = |info: RequestInfo| RunningRequest {
+    Json(RequestList { object: "list", data: visible(&app, &key) })
+}
+
+/// The queued and running requests that a key may see, the oldest first.
+pub fn visible(app: &App, key: &Key) -> Vec<RunningRequest> {
+    let own = app.engine.requests().into_iter().filter(|info| is_visible(key, info));
+    let mut data: Vec<_> = own.map(running).collect();
+    data.sort_by(|one, other| other.age_seconds.total_cmp(&one.age_seconds));
+    data
+}
+
+fn running(info: RequestInfo) -> RunningRequest {
+    RunningRequest {
         id: info.origin.response_id,
         object: "request",
         request_id: info.origin.request_id,
@@ -25,11 +37,10 @@ pub async fn list(State(app): State<Arc<App>>, Extension(key): Extension<Arc<Key
         prompt_tokens: info.prompt_tokens,
         generated_tokens: info.generated_tokens,
         age_seconds: info.age_s,
-    };
-    let own = app.engine.requests().into_iter().filter(|info| is_visible(&key, info));
-    let mut data: Vec<_> = own.map(running).collect();
-    data.sort_by(|one, other| other.age_seconds.total_cmp(&one.age_seconds));
-    Json(RequestList { object: "list", data })
+        deadline_seconds: info.deadline_s,
+        kv_blocks: info.blocks.map(|held| held.blocks),
+        kv_blocks_shared: info.blocks.map(|held| held.shared),
+    }
 }
 
 fn state(state: RequestState) -> &'static str {

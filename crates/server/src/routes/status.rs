@@ -64,16 +64,21 @@ pub async fn metrics(State(app): State<Arc<App>>) -> Result<impl IntoResponse, A
 }
 
 /// Statistics and state as JSON.
-pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
+pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Map<String, Value>>, ApiError> {
+    snapshot(&app).map(Json)
+}
+
+/// Statistics and state as they are now.
+pub fn snapshot(app: &App) -> Result<Map<String, Value>, ApiError> {
     let health = app.engine.health(None)?;
     let mut stats = flat(&app.engine.stats(None)?)?;
     let cost_model = stats.remove("cost_model");
     let models: Vec<ModelInfo> = app.engine.models();
-    let (running, queued) = requests(&app, &models)?;
+    let (running, queued) = requests(app, &models)?;
     let replicas = app.engine.replica_stats(None)?;
     let replicas: Vec<Value> = replicas.iter().filter(|_| replicas.len() > 1).map(replica).collect();
     let names: Vec<&str> = models.iter().map(|model| model.id.as_str()).collect();
-    Ok(Json(json!({
+    let status = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "alive": health.alive,
         "detail": health.detail,
@@ -85,7 +90,11 @@ pub async fn status(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError
         "replicas": replicas,
         "memory": memory_plans(&models),
         "cost_model": cost_model,
-    })))
+    });
+    match status {
+        Value::Object(status) => Ok(status),
+        _ => Err(ApiError::internal("the status is no object")),
+    }
 }
 
 /// What tells replicas apart. The engine's statistics are those of all together.

@@ -6,8 +6,9 @@ use axum::routing;
 
 use super::responses::conversations;
 use super::{
-    adapters, apply_template, audio, batches, chat, completions, decisions, files, gateways, infill, kv, mcp,
-    messages, models, ollama, page, pooling, requests, responses, sessions, status, stream, tokenize, usage,
+    adapters, apply_template, audio, batches, chat, completions, decisions, files, gateways, infill, kv,
+    live, mcp, messages, models, ollama, page, pooling, requests, responses, sessions, status, stream,
+    tokenize, usage,
 };
 use crate::api::generate;
 use crate::openapi::{Body, Operation, Reply, Unknown, delete, get, post};
@@ -323,6 +324,13 @@ pub const ROUTES: &[Operation] = &[
         || routing::post(models::load::unload),
     )
     .admin(),
+    post(
+        "/v1/models/plan",
+        "What a model of the hub would need here, before it is downloaded; with --allow-pull",
+        Body::Fields { tables: &[wire::models::PLAN], required: &["model"], unknown: Unknown::Refused },
+        || routing::post(models::plan::plan),
+    )
+    .admin(),
     post("/sleep", "vLLM's: unloads the default model once its requests have ended", Body::None, || {
         routing::post(models::sleep::sleep)
     })
@@ -460,6 +468,10 @@ pub const ROUTES: &[Operation] = &[
     get("/model_info", "The default model, for gateways", || routing::get(gateways::model_info)),
     get("/get_model_info", "The older name of /model_info", || routing::get(gateways::model_info)),
     get("/v1/status", "Statistics and state", || routing::get(status::status)),
+    get("/v1/status/stream", "State each second and steps as they happen, as server-sent events", || {
+        routing::get(live::stream)
+    })
+    .replies(Reply::Events),
     post(
         "/tokenize",
         "Tokenizes a text or a conversation",

@@ -24,6 +24,7 @@ pub mod json;
 pub mod key_usage;
 pub mod kv;
 pub mod kv_transfer;
+pub mod live;
 pub mod logprobs;
 pub mod mcp;
 pub mod mcp_routes;

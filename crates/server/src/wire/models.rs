@@ -118,6 +118,9 @@ pub const LOAD: &[Field] = &[
 /// Fields of `/v1/models/unload`.
 pub const UNLOAD: &[Field] = &[honoured("model", "a served name")];
 
+/// Fields of `/v1/models/plan`.
+pub const PLAN: &[Field] = &[honoured("model", "a model of the hub, as org/name")];
+
 /// A `/v1/models/load` request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadModel {
@@ -145,6 +148,11 @@ impl LoadModel {
 /// Reads the body of `/v1/models/unload`: the model's name.
 pub fn unloaded_model(body: Value) -> Result<String, ApiError> {
     name(&mut Fields::open(body, "", &[UNLOAD])?)
+}
+
+/// Reads the body of `/v1/models/plan`: the model's name.
+pub fn planned_model(body: Value) -> Result<String, ApiError> {
+    name(&mut Fields::open(body, "", &[PLAN])?)
 }
 
 fn name(fields: &mut Fields) -> Result<String, ApiError> {

@@ -34,6 +34,15 @@ pub struct RunningRequest {
     pub generated_tokens: usize,
     /// Time since it was accepted.
     pub age_seconds: f64,
+    /// Time until its limit; absent where it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline_seconds: Option<f64>,
+    /// KV blocks that it holds, where a client reads `/v1/status/stream`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kv_blocks: Option<usize>,
+    /// How many of them other requests hold, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kv_blocks_shared: Option<usize>,
 }
 
 /// The response to a cancellation.

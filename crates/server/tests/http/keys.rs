@@ -15,15 +15,15 @@ use super::{Server, server, server_with};
 const CHAT: &str = "/v1/chat/completions";
 
 /// A server whose keys are in a file, with a clock that the test moves.
-struct Keyed {
-    server: Server,
+pub struct Keyed {
+    pub server: Server,
     keys: Keys,
     file: tempfile::NamedTempFile,
     millis: Arc<AtomicU64>,
 }
 
 impl Keyed {
-    fn new(text: &str) -> Self {
+    pub fn new(text: &str) -> Self {
         Self::with(text, Settings::default())
     }
 
@@ -36,6 +36,12 @@ impl Keyed {
         let keys = Keys::read(Vec::new(), Some(file.path().to_owned()), clock).unwrap();
         let server = server_with(Settings { keys: keys.clone(), ..settings });
         Self { server, keys, file, millis }
+    }
+
+    /// Other keys from now on.
+    pub fn rewrite(&self, text: &str) {
+        std::fs::write(self.file.path(), text).unwrap();
+        self.keys.reload().unwrap();
     }
 
     fn wait(&self, seconds: f64) {
@@ -63,7 +69,7 @@ impl Keyed {
     }
 
     /// Begins a response that ends when its connection is dropped.
-    fn endless(&self, key: &str) -> (std::net::TcpStream, String) {
+    pub fn endless(&self, key: &str) -> (std::net::TcpStream, String) {
         let bearer = format!("Bearer {key}");
         let body = r#"{"messages":[{"role":"user","content":"forever"}],"stream":true}"#;
         let mut stream = connect(self.server.address);
@@ -78,7 +84,7 @@ impl Keyed {
     }
 }
 
-fn table(name: &str, more: &str) -> String {
+pub fn table(name: &str, more: &str) -> String {
     format!("[[key]]\nname = \"{name}\"\nkey = \"sk-{name}\"\n{more}\n")
 }
 

@@ -15,6 +15,7 @@ mod hostile_agents;
 mod item_references;
 mod keys;
 mod large_bodies;
+mod live;
 mod llama_extras;
 mod mcp;
 mod media;

@@ -11,12 +11,13 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, stream};
 use omnibus_engine::{
     AddSpecial, Admission, Candidate, Capabilities, Class, Delta, EnergySource, EnergyUsage, Event, Failure,
-    FinishReason, Health, Input, Message, ModelDetails, ModelInfo, ModelState, Pooled, Pooler,
+    FinishReason, Health, HeldBlocks, Input, Message, ModelDetails, ModelInfo, ModelState, Pooled, Pooler,
     PoolingRequest, Request, RequestInfo, RequestState, SchedulerStats, Scoring, ScoringRequest, SessionInfo,
-    Stats, Task, TokenInfo, Transcription, Usage,
+    Stats, Task, TokenInfo, Transcription, Usage, WatchedSteps,
 };
-use omnibus_server::{Engine, Events, Lease, ModelName, PooledTexts, ScoredReplies, Transcripts};
+use omnibus_server::{Engine, Events, Lease, ModelName, PooledTexts, ScoredReplies, Steps, Transcripts};
 use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
 /// A model whose requests wait for ever until it is loaded.
@@ -50,13 +51,15 @@ pub struct ScriptedEngine {
     alive: Mutex<bool>,
     running: Arc<Mutex<BTreeMap<String, Request>>>,
     pooler: Mutex<Pooler>,
+    watchers: Mutex<Vec<UnboundedSender<WatchedSteps>>>,
 }
 
 impl ScriptedEngine {
     pub fn new(request_events: Sender<RequestEvent>) -> Self {
         let cancelled = watch::Sender::new(BTreeSet::new());
         let pooler = Mutex::new(Pooler::of_generator());
-        Self { request_events, cancelled, alive: Mutex::new(true), running: Arc::default(), pooler }
+        let (alive, running, watchers) = (Mutex::new(true), Arc::default(), Mutex::default());
+        Self { request_events, cancelled, alive, running, pooler, watchers }
     }
 
     /// From now on texts become what a model with these files makes of them.
@@ -68,6 +71,21 @@ impl ScriptedEngine {
             std::fs::write(path, content.to_string()).unwrap();
         }
         *self.pooler.lock().unwrap() = Pooler::read(folder.path()).unwrap();
+    }
+
+    /// Clients that watch get these steps.
+    pub fn step(&self, steps: &WatchedSteps) {
+        self.watchers.lock().unwrap().retain(|watcher| watcher.send(steps.clone()).is_ok());
+    }
+
+    /// How many watch the steps.
+    pub fn watchers(&self) -> usize {
+        self.watchers.lock().unwrap().iter().filter(|watcher| !watcher.is_closed()).count()
+    }
+
+    /// Ends the streams of those who watch, as if the model were unloaded.
+    pub fn end_watches(&self) {
+        self.watchers.lock().unwrap().clear();
     }
 
     pub fn die(&self) {
@@ -390,8 +408,17 @@ impl Engine for ScriptedEngine {
             prompt_tokens: 1,
             generated_tokens: 1,
             age_s: 0.5,
+            deadline_s: Some(4.5),
+            blocks: Some(HeldBlocks { blocks: 3, shared: 1 }),
         };
         self.running.lock().unwrap().values().map(info).collect()
+    }
+
+    fn watch_steps(&self, model: ModelName<'_>) -> Result<Steps, Failure> {
+        self.check_model(model)?;
+        let (watcher, steps) = unbounded_channel();
+        self.watchers.lock().unwrap().push(watcher);
+        Ok(stream::unfold(steps, async |mut steps| Some((steps.recv().await?, steps))).boxed())
     }
 
     fn render(&self, model: ModelName<'_>, chat: omnibus_engine::Chat) -> Result<String, Failure> {

@@ -2,7 +2,7 @@
 
 use crate::bench::prompts::TURNS;
 use crate::settings::load_kind::LoadKind;
-use crate::settings::{Arrivals, BenchSettings, Dataset};
+use crate::settings::{Arrivals, BenchSettings, Dataset, Endpoint};
 
 /// Requests of a burst.
 const BURST: usize = 8;
@@ -28,6 +28,7 @@ pub fn settings(load: LoadKind, base: &BenchSettings) -> BenchSettings {
         }
         LoadKind::Shared => BenchSettings { dataset: Dataset::SharedPrefix, ..settings },
         LoadKind::Long => BenchSettings { input_len: 8 * base.input_len, ..settings },
+        LoadKind::Media => BenchSettings { dataset: Dataset::Media, endpoint: Endpoint::Chat, ..settings },
     }
 }
 
@@ -53,5 +54,6 @@ mod tests {
         assert_eq!(settings(LoadKind::Long, &base()).input_len, 80);
         assert_eq!(settings(LoadKind::Agents, &base()).dataset, Dataset::Turns);
         assert_eq!(settings(LoadKind::Shared, &base()).dataset, Dataset::SharedPrefix);
+        assert_eq!(settings(LoadKind::Media, &base()).dataset, Dataset::Media);
     }
 }

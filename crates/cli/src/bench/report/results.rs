@@ -32,6 +32,7 @@ pub enum Metric {
     PeakMemory,
     CachedShare,
     AcceptedDrafts,
+    EncodedMedia,
 }
 
 /// Which values are better.
@@ -65,6 +66,7 @@ pub const TABLE: &[(Metric, &str, Better)] = &[
     (Metric::PeakMemory, "peak memory of arrays, bytes", Better::Low),
     (Metric::CachedShare, "cached share of prompts", Better::Neither),
     (Metric::AcceptedDrafts, "accepted draft tokens", Better::Neither),
+    (Metric::EncodedMedia, "encoded pictures", Better::Neither),
 ];
 
 impl Metric {

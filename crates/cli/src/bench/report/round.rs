@@ -17,6 +17,7 @@ use crate::settings::{BenchSettings, ClientSettings, Config};
 struct Counters {
     cached_tokens: f64,
     accepted_drafts: f64,
+    encoded_media: f64,
     joules: Option<f64>,
     peak_memory_bytes: f64,
 }
@@ -72,6 +73,7 @@ fn of_server(before: Counters, after: Counters, summary: &Summary) -> Metrics {
     let mut metrics = Metrics::from([
         (Metric::CachedShare, (after.cached_tokens - before.cached_tokens) / prompt),
         (Metric::AcceptedDrafts, after.accepted_drafts - before.accepted_drafts),
+        (Metric::EncodedMedia, after.encoded_media - before.encoded_media),
         (Metric::PeakMemory, after.peak_memory_bytes),
     ]);
     // A server that has just started has reported no energy before.
@@ -99,6 +101,7 @@ impl Counters {
         Self {
             cached_tokens: count("cached_tokens_total"),
             accepted_drafts: count("accepted_draft_tokens_total"),
+            encoded_media: count("media/encoder_runs_total"),
             joules: joules.map(|(prompt, completion)| (prompt + completion) / 1e3),
             peak_memory_bytes: count("peak_memory_bytes"),
         }

@@ -40,12 +40,13 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Choice(&[
             choice("random", |config| config.bench.dataset = Dataset::Random),
             choice("shared-prefix", |config| config.bench.dataset = Dataset::SharedPrefix),
+            choice("media", |config| config.bench.dataset = Dataset::Media),
         ]),
         default: "random",
         section: "Load",
         commands: BENCH,
         scope: Scope::FlagOnly,
-        help: "Prompts of random words; `shared-prefix` has a first half that all prompts share.",
+        help: "Prompts of random words; `shared-prefix` has a first half that all prompts share, `media` a picture behind each.",
         set: choose,
     },
     Setting {

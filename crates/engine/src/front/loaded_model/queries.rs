@@ -12,6 +12,7 @@ use crate::error::Failure;
 use crate::front::active_requests::Admission;
 use crate::front::session_names::SessionNames;
 use crate::info::{Health, RequestInfo, SessionInfo};
+use crate::live_steps::StepWatch;
 use crate::message::{Answer, Command, QueryId};
 use crate::request::{Chat, Input};
 use crate::stats::{SessionStats, Stats};
@@ -82,6 +83,11 @@ impl LoadedModel {
     /// The latest statistics of each replica.
     pub(crate) fn replica_stats(&self) -> Vec<Stats> {
         self.status.replica_stats()
+    }
+
+    /// The steps from now on. Does not keep the model loaded.
+    pub(crate) fn watch_steps(&self) -> StepWatch {
+        StepWatch::new(self.status.subscribe(), self.commands.downgrade())
     }
 
     /// Accepts no more requests, waits for the running ones, then cancels the rest and waits for their last events.

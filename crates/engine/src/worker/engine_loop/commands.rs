@@ -93,6 +93,7 @@ impl EngineLoop {
             Command::MemoryPressure(Response::ShrinkCaches | Response::RefuseRequests) => {
                 self.buffer_cache.shrink();
             }
+            Command::WatchSteps => self.watch_steps(),
             Command::Stop => return ControlFlow::Break(()),
         }
         ControlFlow::Continue(())

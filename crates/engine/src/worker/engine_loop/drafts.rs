@@ -2,7 +2,8 @@
 
 use omnibus_core::{DraftOffer, Goal, Plan, Tick};
 
-use super::{ActiveJob, EngineLoop, InFlightStep, SampledSequence};
+use super::in_flight::{InFlightStep, SampledSequence};
+use super::{ActiveJob, EngineLoop};
 use crate::message::{Job, JobReport, JobUpdate};
 use crate::sampler::needs_history;
 use crate::speculation::{DraftUsage, Speculation};

@@ -22,9 +22,8 @@ impl LoopEnergy {
             mlx::device::Device::Cpu => Device::Cpu,
             mlx::device::Device::Gpu => Device::Gpu,
         };
-        let sensor = omnibus_power::open(device, model_watts);
-        let sensor = sensor.inspect_err(|error| tracing::debug!("no energy is counted: {error}")).ok()?;
-        let meter = Meter::start(sensor)?;
+        let meter = Meter::start(move || omnibus_power::open(device, model_watts));
+        let meter = meter.inspect_err(|error| tracing::debug!("no energy is counted: {error}")).ok()?;
         let attribution = Attribution::new(meter.microjoules());
         Some(Self { meter, attribution })
     }

@@ -117,6 +117,7 @@ impl EngineLoop {
             | JobUpdate::TokenLogits(_)
             | JobUpdate::Drafted(_)
             | JobUpdate::Energy(_)
+            | JobUpdate::Blocks(_)
             | JobUpdate::Token(_) => false,
         };
         let idle = self.in_flight.is_empty() && self.scheduler.is_idle();
@@ -147,7 +148,8 @@ impl EngineLoop {
             buffers: self.buffer_cache.count(),
             ..self.stats.counters.clone()
         };
-        StatsReport { stats, steps: std::mem::take(&mut self.stats.steps) }
+        let (steps, watched) = (std::mem::take(&mut self.stats.steps), self.recorder.take());
+        StatsReport { stats, steps, watched }
     }
 }
 

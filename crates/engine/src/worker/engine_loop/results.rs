@@ -3,7 +3,8 @@
 use omnibus_core::{SequenceId, SequenceOutput, Stop};
 use omnibus_grammar::{Forced, MatchState};
 
-use super::{EngineLoop, InFlightStep};
+use super::EngineLoop;
+use super::in_flight::InFlightStep;
 use crate::message::TokenLogprobs;
 use crate::speculation::DraftUsage;
 use crate::worker::proposer::{Verified, verify};

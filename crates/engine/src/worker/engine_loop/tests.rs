@@ -3,6 +3,7 @@
 #[path = "../../../../model/tests/models/golden/generate.rs"]
 mod generate;
 mod recorded;
+mod watched;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;

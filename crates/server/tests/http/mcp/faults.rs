@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,6 +15,7 @@ use omnibus_testing::client::{self, JSON, Reply, exchange};
 use omnibus_testing::mcp::entry_with;
 use omnibus_testing::mutate::{Rng, cases};
 use serde_json::{Value, json};
+use stats_alloc::INSTRUMENTED_SYSTEM;
 
 use super::faulty_server::{FaultyServer, TOOLS};
 use super::{WithTools, with_settings};
@@ -24,10 +26,11 @@ const CLIENTS: usize = 8;
 const FAULTY: usize = 4;
 /// A server that answers nothing within this time is late, in seconds.
 const TIMEOUT_S: f64 = 0.2;
-/// With so many loops the memory of the first tenth and of the last is compared.
-const COMPARED_LOOPS: u64 = 2_000;
-/// How much it may grow.
-const GROWTH_KIB_MAX: u64 = 128 << 10;
+/// With so many loops, alone in the program, its memory after the first tenth and after all is compared.
+const COMPARED_LOOPS: u64 = 1_000;
+/// By how many bytes what is allocated and not freed may grow. Resident memory grows by more: the allocator keeps pages of
+/// large results, which no two threads share.
+const GROWTH_BYTES_MAX: usize = 1 << 20;
 /// How long what is cancelled may need to end.
 const SETTLED: Duration = Duration::from_secs(60);
 
@@ -190,7 +193,13 @@ fn streamed_end(api: Api, events: &[String]) -> Option<String> {
     ["response.completed", "response.incomplete", "message_stop"].contains(&kind.as_str()).then_some(kind)
 }
 
-/// Memory of this process that is in use, in KiB. None where the system does not say.
+/// Bytes that this program has allocated and not freed.
+fn live_bytes() -> usize {
+    let stats = INSTRUMENTED_SYSTEM.stats();
+    stats.bytes_allocated.saturating_sub(stats.bytes_deallocated)
+}
+
+/// Memory of this process that is resident, in KiB. None where the system does not say.
 fn resident_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.split_whitespace().next()?.parse().ok()
@@ -243,19 +252,29 @@ struct Progress {
     next: AtomicU64,
     ends: Mutex<BTreeMap<String, usize>>,
     failures: Mutex<Vec<String>>,
-    /// After the first tenth.
-    resident_kib: Mutex<Option<u64>>,
 }
 
-fn work(seeds: &std::ops::Range<u64>, progress: &Progress) {
-    let tenth = seeds.start + (seeds.end - seeds.start) / 10;
+impl Progress {
+    /// Runs these seeds, and waits until nothing of them is running.
+    fn run(&self, seeds: Range<u64>, world: &World) {
+        self.next.store(seeds.start, Ordering::SeqCst);
+        std::thread::scope(|scope| {
+            for _ in 0..CLIENTS {
+                scope.spawn(|| work(seeds.end, self));
+            }
+        });
+        settles("generations", || world.with.server.engine.requests().len(), 0);
+        settles("requests to MCP servers", || world.faulty.running(), 0);
+        // What the engine recorded for other tests.
+        _ = world.with.server.request_events.try_iter().count();
+    }
+}
+
+fn work(end: u64, progress: &Progress) {
     loop {
         let seed = progress.next.fetch_add(1, Ordering::SeqCst);
-        if seed >= seeds.end {
+        if seed >= end {
             return;
-        }
-        if seed == tenth {
-            *progress.resident_kib.lock().unwrap() = resident_kib();
         }
         let case = case(seed, progress.faulty);
         match run(&case, progress.server) {
@@ -282,16 +301,15 @@ fn loops_with_random_faults_end_and_leave_nothing() {
     let progress = Progress {
         server: world.with.server.address,
         faulty: world.faulty.address,
-        next: AtomicU64::new(seeds.start),
+        next: AtomicU64::default(),
         ends: Mutex::default(),
         failures: Mutex::default(),
-        resident_kib: Mutex::default(),
     };
-    std::thread::scope(|scope| {
-        for _ in 0..CLIENTS {
-            scope.spawn(|| work(&seeds, &progress));
-        }
-    });
+    let tenth = seeds.start + (seeds.end - seeds.start) / 10;
+    progress.run(seeds.start..tenth, &world);
+    let before = (live_bytes(), resident_kib());
+    progress.run(tenth..seeds.end, &world);
+    let after = (live_bytes(), resident_kib());
     let failures = progress.failures.into_inner().unwrap();
     let (count, seconds) = (seeds.end - seeds.start, since.elapsed().as_secs_f64());
     println!(
@@ -301,17 +319,18 @@ fn loops_with_random_faults_end_and_leave_nothing() {
     );
     assert!(failures.is_empty(), "{} failed, the first: {}", failures.len(), failures[0]);
 
-    let World { with, faulty, marker, .. } = &world;
-    settles("generations", || with.server.engine.requests().len(), 0);
-    settles("requests to MCP servers", || faulty.running(), 0);
+    let marker = world.marker.clone();
     // A server that ended is started again: one program, and what confines it.
-    settles("processes", || processes(marker), 3);
-    let grown = progress.resident_kib.into_inner().unwrap().zip(resident_kib());
-    if let (Some((before, after)), true) = (grown, count >= COMPARED_LOOPS) {
-        println!("resident memory: {before} KiB after a tenth, {after} KiB after all");
-        assert!(after < before + GROWTH_KIB_MAX, "memory grew from {before} to {after} KiB");
+    settles("processes", || processes(&marker), 3);
+    println!("bytes in use and resident KiB: {before:?} after a tenth, {after:?} after all");
+    if count >= COMPARED_LOOPS {
+        assert!(
+            after.0 < before.0 + GROWTH_BYTES_MAX,
+            "memory in use grew from {} to {} bytes",
+            before.0,
+            after.0
+        );
     }
-    let marker = marker.clone();
     drop(world);
     settles("processes", || processes(&marker), 0);
 }

@@ -1,0 +1,71 @@
+//! What is recorded of steps, and when.
+
+use std::sync::mpsc::{Receiver, Sender};
+
+use super::*;
+use crate::message::Report;
+use crate::step_record::StepRecord;
+
+/// A loop, its reports, and the sender of its commands, without which it ends.
+fn engine() -> (EngineLoop, Receiver<Report>, Sender<Command>) {
+    let ((commands, inbox), (reports, received)) = (channel(), channel());
+    let send = move |report| reports.send(report).map_err(|_| crate::error::Disconnected);
+    let engine = EngineLoop::new(load(&embedded(), settings()), inbox, Box::new(send));
+    (engine, received, commands)
+}
+
+/// Runs the jobs to their end.
+fn finish(engine: &mut EngineLoop) {
+    jobs().into_iter().for_each(|job| engine.submit(job));
+    while !engine.jobs.is_empty() {
+        assert!(engine.iterate().is_continue());
+    }
+}
+
+fn records(received: &Receiver<Report>) -> Vec<StepRecord> {
+    let stats = received.try_iter().filter_map(|report| report.stats);
+    stats.flat_map(|stats| stats.watched).collect()
+}
+
+#[test]
+fn the_recorded_steps_have_all_tokens_of_their_jobs() {
+    let (mut engine, received, _commands) = engine();
+    engine.watch_steps();
+    finish(&mut engine);
+    let (stats, records) = (engine.scheduler.stats(), records(&received));
+    let sum = |of: fn(&StepRecord) -> usize| records.iter().map(of).sum::<usize>() as u64;
+    assert!(sum(|step| step.prefill) > 0 && sum(|step| step.decodes) > 0, "{records:?}");
+    assert_eq!(sum(|step| step.prefill + step.decodes + step.drafts), stats.computed_tokens_total);
+    assert!(records.iter().all(|step| step.budget == 24 && step.seconds > 0.0), "{records:?}");
+    assert!(records.iter().all(|step| step.prefill + step.decodes + step.drafts <= step.budget));
+}
+
+#[test]
+fn nothing_is_recorded_that_was_not_requested() {
+    let (mut engine, received, _commands) = engine();
+    finish(&mut engine);
+    let reports: Vec<Report> = received.try_iter().collect();
+    let watched = reports.iter().filter_map(|report| report.stats.as_ref()).map(|stats| stats.watched.len());
+    assert_eq!(watched.sum::<usize>(), 0);
+    let is_blocks = |report: &JobReport| matches!(report.update, JobUpdate::Blocks(_));
+    assert!(!reports.iter().any(|report| report.jobs.iter().any(is_blocks)));
+}
+
+#[test]
+fn jobs_that_hold_blocks_report_them() {
+    let (mut engine, received, _commands) = engine();
+    jobs().into_iter().for_each(|job| engine.submit(job));
+    while engine.scheduler.stats().running == 0 {
+        assert!(engine.iterate().is_continue());
+    }
+    engine.watch_steps();
+    assert!(engine.publish().is_continue());
+    let updates = received.try_iter().flat_map(|report| report.jobs).map(|report| report.update);
+    let held = updates.filter_map(|update| match update {
+        JobUpdate::Blocks(held) => Some(held.blocks),
+        _ => None,
+    });
+    let used: usize = engine.scheduler.stats().groups.iter().map(|group| group.used).sum();
+    let held: usize = held.sum();
+    assert!(used > 0 && held >= used, "{held} held of {used}: shared ones count for each");
+}
