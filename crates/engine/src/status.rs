@@ -321,7 +321,10 @@ mod tests {
         let report = |count| {
             let buffers = BufferStats { count, limit: 499_000, cache_clears_total: 0 };
             let stats = Stats { buffers, ..Stats::default() };
-            status.replicas()[0].update(Some(Box::new(StatsReport { stats, steps: Vec::new() })), Vec::new());
+            status.replicas()[0].update(
+                Some(Box::new(StatsReport { stats, steps: Vec::new(), watched: Vec::new() })),
+                Vec::new(),
+            );
             (status.admits(), status.health().detail)
         };
         assert_eq!(report(200_000), (true, "idle".to_owned()));
