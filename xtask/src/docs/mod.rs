@@ -6,9 +6,9 @@ mod api;
 
 use std::path::Path;
 
-use crate::paths;
 use crate::process::{cargo, run as finish};
 use crate::tidy::{Tree, Violation};
+use crate::{clippy, paths};
 
 /// One generated page.
 struct Page {
@@ -87,6 +87,7 @@ fn write(page: &Page) -> Result<(), String> {
             // A package alone would be built with other features of what it depends on.
             let mut command = cargo(&["test", "--quiet", "--workspace", test]);
             command.env("UPDATE_EXPECT", "1");
+            clippy::lint(&mut command)?;
             return finish(command);
         }
     };
