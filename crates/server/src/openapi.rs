@@ -290,18 +290,19 @@ impl Operation {
 
     fn responses(&self) -> Value {
         let json = json!({"application/json": {"schema": {"type": "object"}}});
-        let (status, success) = match self.reply {
-            Reply::Json => ("200", json!({"description": "Success", "content": json})),
+        let success = |content: Value| json!({"description": "Success", "content": content});
+        let (status, reply) = match self.reply {
+            Reply::Json => ("200", success(json)),
             Reply::Stream => {
                 let mut content = json;
-                content["text/event-stream"] = json!({"schema": {"type": "string"}});
+                content["text/event-stream"] = server_sent_event();
                 (
                     "200",
                     json!({"description": "Success, as server-sent events with `stream`", "content": content}),
                 )
             }
             Reply::Events => {
-                let content = json!({"text/event-stream": {"schema": {"type": "string"}}});
+                let content = json!({"text/event-stream": server_sent_event()});
                 (
                     "200",
                     json!({"description": "Server-sent events, until the client goes", "content": content}),
@@ -317,7 +318,8 @@ impl Operation {
             }
             Reply::Transcript => {
                 let mut content = json;
-                for kind in ["text/event-stream", "text/plain", "text/vtt", "application/x-subrip"] {
+                content["text/event-stream"] = server_sent_event();
+                for kind in ["text/plain", "text/vtt", "application/x-subrip"] {
                     content[kind] = json!({"schema": {"type": "string"}});
                 }
                 (
@@ -325,21 +327,15 @@ impl Operation {
                     json!({"description": "Success, in the format of `response_format`", "content": content}),
                 )
             }
-            Reply::Text => {
-                let content = json!({"text/plain": {"schema": {"type": "string"}}});
-                ("200", json!({"description": "Success", "content": content}))
-            }
-            Reply::File => {
-                let content = json!({"application/jsonl": {"schema": {"type": "string"}}});
-                ("200", json!({"description": "Success", "content": content}))
-            }
+            Reply::Text => ("200", success(json!({"text/plain": {"schema": {"type": "string"}}}))),
+            Reply::File => ("200", success(json!({"application/jsonl": {"schema": {"type": "string"}}}))),
             Reply::Page => {
                 let kinds = ["text/html", "text/css", "text/javascript", "image/svg+xml"];
                 let content: Map<String, Value> = kinds
                     .iter()
                     .map(|kind| ((*kind).to_owned(), json!({"schema": {"type": "string"}})))
                     .collect();
-                ("200", json!({"description": "Success", "content": content}))
+                ("200", success(content.into()))
             }
             Reply::Upgrade => ("101", json!({"description": "A WebSocket"})),
         };
@@ -354,7 +350,7 @@ impl Operation {
         let error =
             json!({"description": "An error", "content": {"application/json": {"schema": reference}}});
         let mut responses = Map::new();
-        responses.insert(status.to_owned(), success);
+        responses.insert(status.to_owned(), reply);
         responses.insert("default".to_owned(), error);
         Value::Object(responses)
     }
@@ -377,6 +373,12 @@ fn schema(tables: &[&[Field]], required: &[&str], unknown: Unknown) -> Value {
         "required": required,
         "additionalProperties": unknown == Unknown::Tolerated,
     })
+}
+
+/// The description of each event of a stream, as OpenAPI 3.2 and its tools read it.
+fn server_sent_event() -> Value {
+    let text = json!({"type": "string"});
+    json!({"schema": {"type": "object", "required": ["data"], "properties": {"data": text, "event": text}}})
 }
 
 #[cfg(test)]
