@@ -9,8 +9,8 @@ use super::{server, server_with};
 
 const PAGE: &str = include_str!("../../../../docs/metrics.md");
 
-/// Metrics that a scripted engine without keys and batches does not record: it has no steps, no sensor of energy, no sound and no restart,
-/// and clients of chat completions cannot send unknown fields.
+/// Metrics that a scripted engine without keys and batches does not record: it has no steps, no sensor of energy, no sound and
+/// no restart, and clients of chat completions cannot send unknown fields.
 const NOT_SCRIPTED: &[&str] = &[
     "omnibus_batch_requests_total",
     "omnibus_batches_total",
