@@ -1,8 +1,7 @@
 //! Steps as they happen, for clients that look at the engine.
 //!
-//! Invariant: the loop records nothing unless a [`StepWatch`] requested it within [`WATCH_TIME`](crate::step_record::WATCH_TIME). A
-//! watch that is not read
-//! loses steps, which are counted; it holds nothing up.
+//! Invariant: the loop records nothing unless a [`StepWatch`] requested it within
+//! [`WATCH_TIME`](crate::step_record::WATCH_TIME). A watch that is not read loses steps, which are counted; it holds nothing up.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

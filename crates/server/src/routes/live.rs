@@ -37,7 +37,7 @@ pub async fn stream(
     State(app): State<Arc<App>>,
     Extension(key): Extension<Arc<Key>>,
 ) -> Result<Response, ApiError> {
-    let busy = |_| ApiError::busy("as many clients as may watch the status do so already");
+    let busy = |_| ApiError::busy("the most clients of `/v1/status/stream` are connected already");
     let place = Arc::clone(&app.watchers).try_acquire_owned().map_err(busy)?;
     let mut ticks = interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -83,7 +83,7 @@ impl ScriptedEngine {
         self.watchers.lock().unwrap().iter().filter(|watcher| !watcher.is_closed()).count()
     }
 
-    /// Ends the streams of those who watch, as if the model were unloaded.
+    /// Ends the streams of steps, as if the model were unloaded.
     pub fn end_watches(&self) {
         self.watchers.lock().unwrap().clear();
     }
