@@ -75,8 +75,10 @@ pub enum Reply {
     Lines,
     /// Text.
     Text,
-    /// The bytes of a file.
+    /// The lines of a file, a JSON object each.
     File,
+    /// Bytes.
+    Bytes,
     /// A file of the page.
     Page,
     /// A WebSocket.
@@ -328,6 +330,7 @@ impl Operation {
                 )
             }
             Reply::Text => ("200", success(json!({"text/plain": {"schema": {"type": "string"}}}))),
+            Reply::Bytes => ("200", success(json!({"application/octet-stream": {}}))),
             Reply::File => ("200", success(json!({"application/jsonl": {"schema": {"type": "string"}}}))),
             Reply::Page => {
                 let kinds = ["text/html", "text/css", "text/javascript", "image/svg+xml"];
@@ -398,5 +401,17 @@ mod tests {
         assert_eq!(document["paths"]["/v1/models/{id}"]["get"]["parameters"][0]["name"], "id");
         let queries = QUERIES.iter().all(|query| ROUTES.iter().any(|operation| operation.path == query.path));
         assert!(queries, "parameters are of paths");
+    }
+
+    #[test]
+    fn replies_that_are_not_json_have_their_types() {
+        let document = document(ROUTES, &RootPath::default());
+        let content = |path: &str, method: &str, kind: &str| {
+            document["paths"][path][method]["responses"]["200"]["content"][kind].clone()
+        };
+        assert!(content("/v1/kv/blocks", "post", "application/octet-stream").is_object());
+        assert!(content("/v1/files/{id}/content", "get", "application/jsonl").is_object());
+        let event = content("/v1/status/stream", "get", "text/event-stream");
+        assert_eq!(event["schema"]["required"], json!(["data"]));
     }
 }

@@ -448,7 +448,7 @@ pub const ROUTES: &[Operation] = &[
         routing::post(kv::lookup)
     }),
     post("/v1/kv/blocks", "KV blocks for replicas; with --role", KV, || routing::post(kv::blocks))
-        .replies(Reply::File),
+        .replies(Reply::Bytes),
     post("/v1/kv/prefill", "Computes a prompt for a replica; with --role", KV_PREFILL, || {
         routing::post(kv::prefill)
     }),
