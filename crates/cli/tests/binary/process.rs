@@ -1,9 +1,10 @@
 //! Starts and stops the binary.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
-use std::sync::mpsc::channel;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// The longest that a server may take to end. Makes a hanging test fail.
@@ -48,8 +49,20 @@ pub struct Server {
     /// The lines on stderr up to the `curl` line.
     pub startup_lines: Vec<String>,
     child: Child,
-    /// Until its end is waited for.
-    stderr: Option<BufReader<ChildStderr>>,
+    /// The lines on stderr after them. Locked because threads of a test share their server.
+    lines: Mutex<Receiver<String>>,
+}
+
+/// The lines on stderr. They are read as they come, because a server whose pipe is full stops at its next line of log.
+fn lines_of(stderr: ChildStderr) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines() {
+            // Read to the end, even after the test has ended.
+            _ = sender.send(line.unwrap());
+        }
+    });
+    lines
 }
 
 impl Server {
@@ -68,13 +81,12 @@ impl Server {
     /// Starts a server by a command of its own.
     pub fn start_command(mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
+        let lines = lines_of(child.stderr.take().unwrap());
         let (mut startup_lines, mut address) = (Vec::new(), None);
         loop {
-            let mut line = String::new();
-            if stderr.read_line(&mut line).unwrap() == 0 {
+            let Ok(line) = lines.recv() else {
                 panic!("the server ended: {startup_lines:?}, {:?}", child.wait());
-            }
+            };
             let line = line.trim().to_owned();
             if let Some((_, found)) = line.split_once("http://").or_else(|| line.split_once("https://")) {
                 let end = found.find(['"', '/']).unwrap_or(found.len());
@@ -88,7 +100,7 @@ impl Server {
         }
         // A UNIX socket has none.
         let address = address.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
-        Self { address, startup_lines, child, stderr: Some(stderr) }
+        Self { address, startup_lines, child, lines: Mutex::new(lines) }
     }
 
     pub fn signal(&self, name: &str) {
@@ -102,30 +114,25 @@ impl Server {
 
     /// The next line on stderr that has this text. Waits for it.
     pub fn line_with(&mut self, text: &str) -> String {
-        let stderr = self.stderr.as_mut().unwrap();
-        loop {
-            let mut line = String::new();
-            assert!(stderr.read_line(&mut line).unwrap() > 0, "the server ended without a line with {text}");
-            if line.contains(text) {
-                return line.trim().to_owned();
-            }
-        }
+        let found = self.lines.get_mut().unwrap().iter().find(|line| line.contains(text));
+        found.unwrap_or_else(|| panic!("the server ended without a line with {text}")).trim().to_owned()
     }
 
     /// Waits for the end of it and of the processes that it started; returns its exit status and the rest of stderr.
     pub fn wait(mut self) -> (ExitStatus, String) {
-        let (sender, rest) = channel();
-        let mut stderr = self.stderr.take().unwrap();
-        std::thread::spawn(move || {
-            let mut text = String::new();
-            // The test may have failed meanwhile.
-            let _ = sender.send(stderr.read_to_string(&mut text).map(|_| text));
-        });
-        let rest = rest.recv_timeout(ENDS_WITHIN).expect("processes of the server still have its stderr");
         let until = Instant::now() + ENDS_WITHIN;
+        let mut rest = String::new();
+        let lines = self.lines.get_mut().unwrap();
+        loop {
+            match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) => rest.extend([line.as_str(), "\n"]),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("processes of the server still have its stderr"),
+            }
+        }
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
-                return (status, rest.unwrap());
+                return (status, rest);
             }
             assert!(Instant::now() < until, "the server closed stderr and still runs");
             std::thread::sleep(Duration::from_millis(10));

@@ -24,6 +24,9 @@ const BATCH: usize = 20;
 const COUNT: u64 = 30;
 /// Memory of few blocks: sequences are preempted, and blocks change hands.
 const FEW_BLOCKS: u64 = 6 << 20;
+/// The first request that is compared where those of every change did not preempt, and how many batches at most.
+const FURTHER: u64 = 1_000_000;
+const FURTHER_BATCHES: usize = 20;
 /// Adapters of the embedded model.
 const ADAPTERS: [&str; 2] = ["drift", "turn"];
 
@@ -76,8 +79,12 @@ impl Pair {
 
     /// Compares random requests. `changed`: what a request is in the engine with drafts, given its answer without.
     fn compare(&self, changed: impl Fn(&Request, &Output) -> Request) -> Compared {
-        let mut compared = Compared::default();
         let numbers: Vec<u64> = cases("OMNIBUS_FUZZ_DRAFTS", COUNT).collect();
+        self.compare_numbers(&numbers, changed)
+    }
+
+    fn compare_numbers(&self, numbers: &[u64], changed: impl Fn(&Request, &Output) -> Request) -> Compared {
+        let mut compared = Compared::default();
         for batch in numbers.chunks(BATCH) {
             let requests: Vec<Request> = batch.iter().map(|number| request(*number, self.adapters)).collect();
             let without = outputs(&self.plain, requests.clone());
@@ -95,6 +102,22 @@ impl Pair {
     /// Compares requests, which have drafts of all kinds of places, and of the ones that are wrong, too.
     fn check(&self) -> Stats {
         self.check_changed(|request, _| request.clone())
+    }
+
+    /// Checks, and compares further requests until a sequence was preempted: how many run at once depends on the speed of the
+    /// machine.
+    fn check_preempted(&self) -> Stats {
+        let mut stats = self.check();
+        for further in (FURTHER..).step_by(BATCH).take(FURTHER_BATCHES) {
+            if stats.scheduler.preemptions_total > 0 {
+                break;
+            }
+            let numbers: Vec<u64> = (further..further + BATCH as u64).collect();
+            self.compare_numbers(&numbers, |request, _| request.clone());
+            stats = self.drafting.stats();
+        }
+        assert!(stats.scheduler.preemptions_total > 0, "{stats:?}");
+        stats
     }
 
     fn check_changed(&self, changed: impl Fn(&Request, &Output) -> Request) -> Stats {
@@ -139,7 +162,7 @@ impl Compared {
 #[test]
 fn ngram_drafts_change_no_token() {
     let drafting = tight(settings(DraftSource::Ngram, None), PreemptionPolicy::Swap);
-    let stats = Pair::embedded(drafting).check();
+    let stats = Pair::embedded(drafting).check_preempted();
     assert!(stats.scheduler.swap_preemptions_total > 0, "{stats:?}");
 }
 
@@ -168,7 +191,7 @@ fn tokens_that_a_grammar_forces_are_those_that_are_sampled() {
 fn drafts_of_a_model_or_of_ngrams_change_no_token() {
     let draft = FirstLayers::new("draft-bits", 5);
     let drafting = settings(DraftSource::Auto, Some(draft.path()));
-    let stats = Pair::embedded(tight(drafting, PreemptionPolicy::Swap)).check();
+    let stats = Pair::embedded(tight(drafting, PreemptionPolicy::Swap)).check_preempted();
     assert!(stats.scheduler.swap_preemptions_total > 0, "{stats:?}");
 }
 
@@ -176,8 +199,7 @@ fn drafts_of_a_model_or_of_ngrams_change_no_token() {
 #[test]
 fn drafts_of_an_mtp_head_change_no_token() {
     let drafting = tight(settings(DraftSource::Mtp, None), PreemptionPolicy::Recompute);
-    let stats = Pair::embedded(drafting).check();
-    assert!(stats.scheduler.preemptions_total > 0, "{stats:?}");
+    Pair::embedded(drafting).check_preempted();
 }
 
 /// By the adaptive policy: the head rests where its drafts do not pay, and begins again in the middle of sequences.
