@@ -9,6 +9,7 @@
 
 mod compile;
 mod compiling;
+mod tasks;
 mod threads;
 
 use std::collections::BTreeMap;

@@ -1,14 +1,15 @@
 //! Threads that compile grammars, so that one that takes long delays no step.
 
-use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use omnibus_grammar::{Compiler, GrammarError, GrammarLimits, MatchState, Matcher, TokenMask, Vocabulary};
 use omnibus_model::Source;
 
 use crate::front::tokenizer_of;
 use crate::message::{Job, JobGrammar, JobId};
+
+use super::tasks::Tasks;
 
 /// Grammars that are compiled at once; a slow one holds up one thread.
 const THREADS: usize = 2;
@@ -33,7 +34,7 @@ pub(super) enum CompileEvent {
 /// Compiles grammars. The threads start with the first one, and end when this is dropped.
 pub(super) struct CompileThreads {
     shared: Arc<Shared>,
-    tasks: Option<Sender<Task>>,
+    have_started: bool,
     events: Receiver<CompileEvent>,
     events_tx: Sender<CompileEvent>,
 }
@@ -45,7 +46,7 @@ struct Shared {
     /// Copies of a compiled grammar, for as many threads that compute masks.
     copies: usize,
     compiler: OnceLock<Result<Compiler, GrammarError>>,
-    abandoned: Mutex<BTreeSet<JobId>>,
+    tasks: Tasks<Task>,
 }
 
 struct Task {
@@ -59,9 +60,9 @@ struct Task {
 impl CompileThreads {
     pub(super) fn new(source: Source, vocab: usize, limits: GrammarLimits, copies: usize) -> Self {
         let (events_tx, events) = channel();
-        let shared =
-            Shared { source, vocab, limits, copies, compiler: OnceLock::new(), abandoned: Mutex::default() };
-        Self { shared: Arc::new(shared), tasks: None, events, events_tx }
+        let (compiler, tasks) = (OnceLock::new(), Tasks::new());
+        let shared = Shared { source, vocab, limits, copies, compiler, tasks };
+        Self { shared: Arc::new(shared), have_started: false, events, events_tx }
     }
 
     /// Starts to compile a job's grammar.
@@ -69,29 +70,21 @@ impl CompileThreads {
         let Some(grammar) = job.grammar.clone() else { return };
         let tokens = job.request.prompt.get(job.prompt..).unwrap_or_default().to_vec();
         let task = Task { job: job.id, grammar, tokens, stop_tokens: job.stop_tokens.clone() };
-        let (shared, events) = (&self.shared, &self.events_tx);
-        let tasks = self.tasks.get_or_insert_with(|| start_threads(shared, events));
         // Without a thread the job is late.
-        let _no_threads = tasks.send(task);
+        self.shared.tasks.push(job.request.tenant, task);
+        if !std::mem::replace(&mut self.have_started, true) {
+            start_threads(&self.shared, &self.events_tx);
+        }
     }
 
     /// What happened since the last call.
     pub(super) fn take_events(&mut self) -> Vec<CompileEvent> {
-        let events: Vec<CompileEvent> = self.events.try_iter().collect();
-        if !events.is_empty() {
-            let mut abandoned = self.shared.abandoned.lock().unwrap_or_else(PoisonError::into_inner);
-            for event in &events {
-                if let CompileEvent::Done(job, _) = event {
-                    abandoned.remove(job);
-                }
-            }
-        }
-        events
+        self.events.try_iter().collect()
     }
 
-    /// A job's grammar is not needed any more.
+    /// A job's grammar is not needed any more. One that is being compiled is compiled to its end.
     pub(super) fn abandon(&self, job: JobId) {
-        self.shared.abandoned.lock().unwrap_or_else(PoisonError::into_inner).insert(job);
+        self.shared.tasks.retain(|task| task.job != job);
     }
 
     /// Whether the tables of the model's tokens are built. The first grammar waits for them.
@@ -106,27 +99,25 @@ impl CompileThreads {
     }
 }
 
-fn start_threads(shared: &Arc<Shared>, events: &Sender<CompileEvent>) -> Sender<Task> {
-    let (tasks, queue) = channel();
-    let queue = Arc::new(Mutex::new(queue));
+impl Drop for CompileThreads {
+    fn drop(&mut self) {
+        self.shared.tasks.close();
+    }
+}
+
+fn start_threads(shared: &Arc<Shared>, events: &Sender<CompileEvent>) {
     for at in 0..THREADS {
-        let (queue, shared, events) = (Arc::clone(&queue), Arc::clone(shared), events.clone());
+        let (shared, events) = (Arc::clone(shared), events.clone());
         let thread =
             std::thread::Builder::new().name(format!("omnibus-grammar-{at}")).stack_size(STACK_BYTES);
-        if let Err(error) = thread.spawn(move || work(&queue, &shared, &events)) {
+        if let Err(error) = thread.spawn(move || work(&shared, &events)) {
             tracing::error!(%error, "cannot start a thread for grammars");
         }
     }
-    tasks
 }
 
-fn work(queue: &Mutex<Receiver<Task>>, shared: &Shared, events: &Sender<CompileEvent>) {
-    loop {
-        let task = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(task) = task else { return };
-        if shared.abandoned.lock().unwrap_or_else(PoisonError::into_inner).remove(&task.job) {
-            continue;
-        }
+fn work(shared: &Shared, events: &Sender<CompileEvent>) {
+    while let Some(task) = shared.tasks.take() {
         let _loop_ended = events.send(CompileEvent::Began(task.job));
         let result = shared.prepare(&task);
         let _loop_ended = events.send(CompileEvent::Done(task.job, result));
