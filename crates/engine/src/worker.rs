@@ -185,12 +185,15 @@ fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -
     runner.set_processors(all_processors(source, processors, settings));
     runner.set_media(media);
     runner.set_draft(draft);
-    warm_up::warm_up(&mut runner, settings).map_err(StartError::new)?;
+    // Steps of one rank alone would wait for the others.
+    if group.is_none() {
+        warm_up::warm_up(&mut runner, settings).map_err(StartError::new)?;
+    }
     runner.set_prompt_cache(prompt_file.as_ref().and_then(prompt_file::PromptFile::cache));
     let traits = runner.traits();
     let offload = kv_offload::KvOffload::open(settings, source, &traits.kv, &capacity)?;
     if let Some(group) = &group {
-        group.allocate(&own_blocks)?;
+        group.allocate(&own_blocks, &runner.kernel_choice())?;
     }
     let blocks = runner.least_blocks();
     let device = with_processes(runner, group, stages);

@@ -385,7 +385,7 @@ impl Model {
         {
             // Padding rows have logits, too, so that fewer shapes occur.
             ctx.logits_at = Some(LogitRows::First(rows));
-            let constants = || self.params.arrays();
+            let constants = || self.constants();
             let compute = |tokens: &Array, cache: &mut KvCache| {
                 let logits = self.compute(tokens, &ctx, cache)?;
                 logits.ok_or_else(|| mlx::Error::new("logits"))
@@ -443,11 +443,17 @@ impl Model {
         let computed = self.compute(&batch.tokens, &ctx, cache);
         cache.restore(&pools);
         let logits = computed?.ok_or_else(|| mlx::Error::new("a pass with logits"))?;
-        let constants = self.params.arrays();
+        let constants = self.constants();
         let constants = constants.iter().collect::<Vec<_>>();
         let arrays =
             StepArrays { inputs: &[], constants: &constants, borrowed: &pools, others: OtherArrays::Held };
         StepTrace::new(&[&logits], &arrays)?.graph(KernelOrder::Overlapped)?.times(&[], &pools, runs)
+    }
+
+    /// What a pass reads besides its input and its caches.
+    fn constants(&self) -> Vec<Array> {
+        let exchanged = self.shard.iter().flat_map(Shard::arrays);
+        self.params.arrays().into_iter().chain(exchanged).collect()
     }
 
     /// Why decode steps are not launched as graphs, once.

@@ -11,11 +11,29 @@ use mlx::{Array, Dtype};
 
 use crate::pipeline::PipelineStage;
 
+/// Ranks exchange columns of a multiple of this: packets between GPUs have eight bytes.
+const COLUMNS_UNIT: usize = 2;
+
 /// How the ranks of a group exchange rows.
 pub trait Exchange {
     /// What each rank gives, `[rows, _]` f32, in rank order, of this rank's own part. Widths may differ, rows do not. Waits for
     /// all ranks: each of them makes the same calls in the same order. An error ends the group.
     fn gather(&self, own: &Array) -> mlx::Result<Vec<Array>>;
+
+    /// The sum of what each rank gives, `[rows, width]` of one float type, in that type: added in rank order in f32 and rounded once.
+    fn sum(&self, own: &Array) -> mlx::Result<Array> {
+        let mut parts = self.gather(&own.astype(Dtype::F32)?)?.into_iter();
+        let first = parts.next().ok_or_else(|| mlx::Error::new("an exchange with parts"))?;
+        parts.fold(first, |sum, part| sum + part).astype(own.dtype()?)
+    }
+
+    /// A pass begins, whose exchanges run one behind the other.
+    fn begin_pass(&self) {}
+
+    /// Evaluated arrays that exchanges read beside rows.
+    fn arrays(&self) -> Vec<Array> {
+        Vec::new()
+    }
 }
 
 /// One rank of a group that computes a model together.
@@ -53,20 +71,36 @@ impl Shard {
         count * self.rank / self.ranks..count * (self.rank + 1) / self.ranks
     }
 
-    /// The sum of the ranks' parts, `[.., width]` each, in the parts' dtype.
-    pub(crate) fn sum(&self, own: &Array) -> mlx::Result<Array> {
-        let dtype = own.dtype()?;
-        let parts = self.exchange.gather(&rows(own)?)?;
-        let mut parts = parts.into_iter();
-        let first = parts.next().ok_or_else(|| mlx::Error::new("an exchange with parts"))?;
-        let sum = parts.fold(first, |sum, part| sum + part);
-        sum.reshape(own.shape())?.astype(dtype)
+    /// A pass begins.
+    pub(crate) fn begin_pass(&self) {
+        self.exchange.begin_pass();
     }
 
-    /// The ranks' columns beside each other, f32, in rank order: `[rows, _]` of each.
-    pub(crate) fn join(&self, own: &Array) -> mlx::Result<Array> {
-        let parts = self.exchange.gather(&rows(own)?)?;
-        mlx::concatenate(&parts.iter().collect::<Vec<_>>(), -1)
+    /// Evaluated arrays that exchanges read beside rows.
+    pub(crate) fn arrays(&self) -> Vec<Array> {
+        self.exchange.arrays()
+    }
+
+    /// The sum of the ranks' parts, `[.., width]` each, in the parts' dtype.
+    pub(crate) fn sum(&self, own: &Array) -> mlx::Result<Array> {
+        self.exchange.sum(&rows(own)?)?.reshape(own.shape())
+    }
+
+    /// The ranks' columns of `[rows, columns]` beside each other, f32, in rank order.
+    pub(crate) fn join(&self, own: &Array, columns: usize) -> mlx::Result<Array> {
+        let own = rows(own)?.astype(Dtype::F32)?;
+        let [count, width] = own.dims()?;
+        let padding = columns.div_ceil(self.ranks).next_multiple_of(COLUMNS_UNIT) as i32 - width;
+        let padded = match padding {
+            ..=0 => own,
+            padding => mlx::concatenate(&[&own, &Array::zeros(&[count, padding], Dtype::F32)?], -1)?,
+        };
+        let parts = self.exchange.gather(&padded)?.into_iter().enumerate();
+        let parts = parts.map(|(rank, part)| {
+            let width = Self { rank, ..self.clone() }.range(columns).len() as i32;
+            if part.dim(-1)? == width { Ok(part) } else { part.slice(&[0, 0], &[count, width]) }
+        });
+        mlx::concatenate(&parts.collect::<mlx::Result<Vec<_>>>()?.iter().collect::<Vec<_>>(), -1)
     }
 }
 
@@ -115,7 +149,7 @@ impl Part {
     }
 }
 
-/// `[.., width]` as `[rows, width]`, f32.
+/// `[.., width]` as `[rows, width]`.
 fn rows(x: &Array) -> mlx::Result<Array> {
-    x.reshape(&[-1, x.dim(-1)?])?.astype(Dtype::F32)
+    x.reshape(&[-1, x.dim(-1)?])
 }

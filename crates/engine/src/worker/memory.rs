@@ -6,6 +6,7 @@ use omnibus_model::{Model, Source};
 use super::capacity::span_tokens;
 use super::choose_device;
 use super::drafting::LoadedDrafter;
+use super::ranks::weight_devices;
 use crate::buffer_count::{BufferBound, BufferStats, MlxBuffers};
 use crate::device_memory::DeviceMemory;
 use crate::error::StartError;
@@ -97,6 +98,7 @@ impl MemoryPlan {
         let loaded = mlx::memory::active_memory() as u64;
         let drafting = settings.speculation.weight_bytes(source)?;
         let own = source.resident_bytes(settings.expert_memory).map_err(StartError::new)?;
+        let own = own.div_ceil(weight_devices(settings));
         let weights = own.saturating_add(drafting).saturating_add(loaded);
         if weights <= limit.bytes {
             return Ok(());

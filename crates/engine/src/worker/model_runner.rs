@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use mlx::{Array, Dtype};
 use omnibus_kv::BlockId;
 use omnibus_model::{
-    AdapterId, Batch, BlockBytes, Blueprint, KvCache, KvPath, KvStorage, Model, MultimodalRows, PassOutput,
+    AdapterId, Batch, BlockBytes, Blueprint, KernelChoice, KvCache, KvPath, KvStorage, Model, MultimodalRows, PassOutput,
     PromptCache, RotaryAxes, Segment, take_rows,
 };
 
@@ -190,6 +190,11 @@ impl ModelRunner {
     /// True where decode steps are launched as graphs.
     pub(super) fn uses_step_graphs(&self) -> bool {
         self.model.kernels().uses_step_graphs()
+    }
+
+    /// Which GPU kernels are used.
+    pub(super) fn kernel_choice(&self) -> KernelChoice {
+        self.model.kernel_choice()
     }
 
     /// What chooses tokens.
@@ -387,7 +392,9 @@ impl ModelRunner {
         self.sampler.apply(changes);
         let sample = self.build_sample(&forward)?;
         let prompts = &forward.prompts;
-        let arrays = sample.iter().flat_map(PendingSample::arrays);
+        // A follower samples nothing, and the first rank waits for its part of the logits.
+        let exchanged = forward.logits.iter().filter(|_| sample.is_none());
+        let arrays = sample.iter().flat_map(PendingSample::arrays).chain(exchanged);
         let arrays = arrays.chain(prompts.iter().flat_map(PromptOutput::arrays)).chain(&forward.states);
         let arrays = arrays.chain(self.cache.arrays());
         dispatch(&mut self.dispatching, arrays)?;

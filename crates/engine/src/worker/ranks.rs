@@ -13,7 +13,9 @@ mod follower;
 mod group;
 mod launch;
 mod messages;
+mod peer_exchange;
 mod place;
+mod visible_gpus;
 mod ranked_device;
 mod rules;
 mod stage_chain;
@@ -29,7 +31,8 @@ pub(crate) use messages::FollowerStart;
 pub(super) use place::Place;
 pub(super) use ranked_device::RankedDevice;
 pub(super) use rules::{
-    check_step_bytes, settings_of_a_rank, without_encoders, without_head, without_masked_head,
+    check_step_bytes, settings_of_a_rank, weight_devices, without_encoders, without_head,
+    without_masked_head,
 };
 pub(super) use stage_chain::{LaterStages, LoadingStages, agree};
 pub(super) use staged_device::StagedDevice;

@@ -53,6 +53,8 @@ enum Needs {
     TensorCores,
     /// `cuda_wgmma.h`, too: compute capability 9.0 alone.
     Warpgroups,
+    /// `cuda_peers.h`: CUDA alone.
+    Peers,
 }
 
 /// A text as MLX's custom kernels take it.
@@ -204,6 +206,8 @@ pub(super) static COPY_BLOCKS: Kernel = kernel!(
     Dialect
 );
 
+pub(super) static PEER_ROWS: Kernel = kernel!("peer_rows", &["x", "peers", "after"], &["y"], Peers);
+
 /// Texts that bodies include.
 const PARTS: &[(&str, &str)] = &[
     ("attn_item.h", include_str!("kernels/attn_item.h")),
@@ -243,12 +247,15 @@ impl Kernel {
             Dialect::Metal => (include_str!("dialect/metal.h"), METAL_BUILT_INS),
         };
         let mut header = without_comments(spelling) + &without_comments(include_str!("dialect/common.h"));
-        if self.needs != Needs::Dialect {
-            header += &without_comments(include_str!("dialect/cuda_mma.h"));
-        }
-        if self.needs == Needs::Warpgroups {
-            header += &without_comments(include_str!("dialect/cuda_wgmma.h"));
-        }
+        let more: &[&str] = match self.needs {
+            Needs::Dialect => &[],
+            Needs::TensorCores => &[include_str!("dialect/cuda_mma.h")],
+            Needs::Warpgroups => {
+                &[include_str!("dialect/cuda_mma.h"), include_str!("dialect/cuda_wgmma.h")]
+            }
+            Needs::Peers => &[include_str!("dialect/cuda_peers.h")],
+        };
+        header.extend(more.iter().map(|text| without_comments(text)));
         Source { header, body: built_ins.to_owned() + &without_comments(&expanded(self.body)) }
     }
 }

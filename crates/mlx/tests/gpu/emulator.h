@@ -468,6 +468,20 @@ inline void gk_warpgroup_begin() {}
 inline void gk_warpgroup_commit() { emu::cur->products.emplace_back(); }
 template <int N> void gk_warpgroup_wait() { emu::multiplied(N); }
 inline void gk_shared_written() {}
+// cuda_peers.h's functions. Addresses of ranks count from an array.
+inline void gk_push(char* to, unsigned long long data, unsigned flag) {
+  const unsigned packet[4] = {(unsigned)data, flag, (unsigned)(data >> 32), flag};
+  memcpy(to, packet, sizeof packet);
+}
+inline unsigned long long gk_pull(const char* from, unsigned flag) {
+  unsigned packet[4];
+  memcpy(packet, from, sizeof packet);
+  if (packet[1] != flag || packet[3] != flag) emu::fail("a packet that does not come");
+  return (unsigned long long)packet[2] << 32 | packet[0];
+}
+inline char* gk_peer(const unsigned long long* addresses, const void* memory, int rank) {
+  return (char*)memory + addresses[rank];
+}
 inline uint4 gk_early4(const void* p) { return emu::get<uint4>(p); }
 inline uint2 gk_early2(const void* p) { return emu::get<uint2>(p); }
 inline uint4 gk_stream4(const void* p) { return emu::get<uint4>(p); }

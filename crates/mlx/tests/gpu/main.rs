@@ -16,6 +16,7 @@ mod grouped;
 mod latent;
 mod limits;
 mod linear;
+mod peers;
 mod pools;
 mod recurrent;
 mod rotary;

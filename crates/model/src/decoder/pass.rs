@@ -122,6 +122,9 @@ impl Model {
         cache: &mut KvCache,
         wanted: Option<&WantedRows>,
     ) -> mlx::Result<Hidden> {
+        if let Some(shard) = &self.shard {
+            shard.begin_pass();
+        }
         let ops = &self.ops;
         let (inputs, mut stream) = self.begin(input, ctx)?;
         let (mut index, mut passed, mut behind) = (0, 0, BTreeMap::new());
@@ -206,7 +209,7 @@ impl Model {
         let head = self.head.as_ref().or(tied).ok_or_else(|| mlx::Error::new("a stage with a head"))?;
         let logits = head.forward(hidden)?.astype(Dtype::F32)?;
         let logits = match &self.shard {
-            Some(shard) => shard.join(&logits)?,
+            Some(shard) => shard.join(&logits, self.blueprint.vocab)?,
             None => logits,
         };
         let logits = self.scaled(logits, self.blueprint.logit_scale)?;

@@ -17,7 +17,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Engine",
         commands: SERVE,
         scope: Scope::Everywhere,
-        help: "Processes that compute the model together on this machine's CPU, a part of every layer each. A size that does not divide the model is refused with those that do.",
+        help: "Processes that compute the model together on this machine, a part of every layer each: on its CPU, or on an NVIDIA GPU each. A size that does not divide the model is refused with those that do.",
         set: |config, value| {
             config.engine.tensor_parallel_size = value.count() as usize;
             Ok(())

@@ -6,11 +6,13 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
-use omnibus_model::{Model, Shard, Source};
+use omnibus_model::{Exchange, Model, Shard, Source};
 
 use super::exchange::SocketExchange;
 use super::launch::RankLaunch;
 use super::messages::{FollowerStart, FromFollower, ToFollower};
+use super::peer_exchange::PeerExchange;
+use super::rules::on_gpu;
 use super::stage_follower::follow_stage;
 use super::start_check::{check_start, lost, refuse};
 use crate::error::StartError;
@@ -42,8 +44,11 @@ fn follow_rank(source: &Source, start: FollowerStart, mut socket: UnixStream) ->
         Ok(follower) => {
             frames::write(&mut socket, &[FromFollower::Loaded]).map_err(lost)?;
             match frames::read(&mut socket).map_err(lost)? {
-                Some(ToFollower::Allocate(blocks)) => (follower.allocate(blocks)?, socket),
-                Some(ToFollower::Call(_)) => return Err("a call came before the blocks".to_owned()),
+                Some(ToFollower::Allocate { blocks, kernels }) => {
+                    follower.model.use_kernels(kernels);
+                    (follower.allocate(blocks)?, socket)
+                }
+                Some(_) => return Err("something came before the blocks".to_owned()),
                 None => return Ok(()),
             }
         }
@@ -69,8 +74,12 @@ impl Follower {
         let FollowerStart { place, settings, .. } = start;
         choose_device(settings.device)?;
         let (rank, ranks) = (place.rank(), place.ranks());
-        let exchange = SocketExchange::of_follower(rank, socket.try_clone().map_err(StartError::new)?);
-        let shard = Shard::new(rank, ranks, Rc::new(exchange))
+        let mut socket = socket.try_clone().map_err(StartError::new)?;
+        let exchange: Rc<dyn Exchange> = match on_gpu() {
+            true => Rc::new(PeerExchange::of_follower(place, &mut socket)?),
+            false => Rc::new(SocketExchange::of_follower(rank, socket)),
+        };
+        let shard = Shard::new(rank, ranks, exchange)
             .ok_or_else(|| StartError::new(format!("no rank {rank} of {ranks}")))?;
         let part = place.part(Some(shard))?;
         let model = load_model(&source, kernels_of(&settings), &settings, (part, None))?;

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use omnibus_model::{Shard, Source};
+use omnibus_model::{Exchange, KernelChoice, Shard, Source};
 
 use super::exchange::SocketExchange;
 use super::launch::{GroupStart, RankLaunch};
 use super::messages::{FromFollower, ToFollower};
+use super::peer_exchange::PeerExchange;
 use super::place::Place;
+use super::rules::on_gpu;
 use crate::cluster::Cluster;
 use crate::error::StartError;
 use crate::frames;
@@ -89,19 +91,24 @@ impl RankGroup {
         let start = GroupStart { launch, cluster, fingerprint, settings, watched: &watched };
         let sockets = place.followers().map(|place| start.follower(place)).collect::<Result<_, _>>()?;
         let load = LoadWait::start(launch.watchdog());
-        Self::over(sockets, place, load, watched).map(Some).map_err(StartError::new)
+        Self::over(sockets, place, load, watched).map(Some)
     }
 
     fn over(
-        sockets: Vec<UnixStream>,
+        mut sockets: Vec<UnixStream>,
         place: Place,
         load: LoadWait,
         watched: Arc<AtomicBool>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, StartError> {
         let ranks = sockets.len() + 1;
-        let exchanged = sockets.iter().map(UnixStream::try_clone).collect::<io::Result<Vec<_>>>()?;
-        let exchange = Rc::new(SocketExchange::of_first(exchanged));
-        let shard = Shard::new(0, ranks, exchange).ok_or_else(|| io::Error::other("a first rank"))?;
+        let exchange: Rc<dyn Exchange> = match on_gpu() {
+            true => Rc::new(PeerExchange::of_first(place, load, &mut sockets)?),
+            false => {
+                let exchanged = sockets.iter().map(UnixStream::try_clone).collect::<io::Result<Vec<_>>>();
+                Rc::new(SocketExchange::of_first(exchanged.map_err(StartError::new)?))
+            }
+        };
+        let shard = Shard::new(0, ranks, exchange).ok_or_else(|| StartError::new("a first rank"))?;
         Ok(Self { sockets: RefCell::new(sockets), shard, place, load, watched })
     }
 
@@ -110,14 +117,19 @@ impl RankGroup {
         self.shard.clone()
     }
 
-    /// Waits until all followers have loaded their parts. Then they allocate these blocks of each layer group.
-    pub(in crate::worker) fn allocate(&self, blocks: &[usize]) -> Result<(), StartError> {
+    /// Waits until all followers have loaded their parts. Then they allocate these blocks of each layer group, and use these kernels.
+    pub(in crate::worker) fn allocate(
+        &self,
+        blocks: &[usize],
+        kernels: &KernelChoice,
+    ) -> Result<(), StartError> {
         for (place, socket) in self.place.followers().zip(self.sockets.borrow_mut().iter_mut()) {
             let loaded = self.load.reply(place, socket)?;
             if loaded != FromFollower::Loaded {
                 return Err(StartError::new(format!("rank {} loaded a stage", place.number())));
             }
-            frames::write(socket, &[ToFollower::Allocate(blocks.to_vec())]).map_err(StartError::new)?;
+            let allocate = ToFollower::Allocate { blocks: blocks.to_vec(), kernels: kernels.clone() };
+            frames::write(socket, &[allocate]).map_err(StartError::new)?;
         }
         self.watched.store(true, Ordering::Relaxed);
         Ok(())
@@ -154,7 +166,7 @@ mod tests {
         let (place, load) = (Place::first(&settings), LoadWait::start(watchdog));
         let group = RankGroup::over(vec![ours], place, load, Arc::default()).unwrap();
         let thread = std::thread::spawn(move || follower(theirs));
-        let allocated = group.allocate(&[3]).map_err(|error| error.to_string());
+        let allocated = group.allocate(&[3], &KernelChoice::default()).map_err(|error| error.to_string());
         thread.join().unwrap();
         allocated
     }
@@ -179,7 +191,7 @@ mod tests {
         let loaded = allocated(|mut socket| {
             frames::write(&mut socket, &[FromFollower::Loaded]).unwrap();
             let allocate: Option<ToFollower> = frames::read(&mut socket).unwrap();
-            assert!(matches!(allocate, Some(ToFollower::Allocate(blocks)) if blocks == [3]));
+            assert!(matches!(allocate, Some(ToFollower::Allocate { blocks, .. }) if blocks == [3]));
         });
         assert_eq!(loaded, Ok(()));
     }

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use omnibus_model::KernelChoice;
 use serde::{Deserialize, Serialize};
 
 use super::place::Place;
@@ -32,8 +33,10 @@ pub(crate) struct FollowerStart {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) enum ToFollower {
     /// Allocate the KV cache with these blocks of each layer group: those of the stage for a rank, those of the network for the
-    /// first rank of a stage. After it has loaded, once.
-    Allocate(Vec<usize>),
+    /// first rank of a stage. After it has loaded, once. `kernels`: what the first rank uses on a GPU.
+    Allocate { blocks: Vec<usize>, kernels: KernelChoice },
+    /// The memory of all ranks, in their order: how other processes open it.
+    Memories(Vec<Vec<u8>>),
     /// Make a call of the device. What it replies is not sent.
     Call(Box<DeviceCall>),
 }
@@ -41,6 +44,8 @@ pub(super) enum ToFollower {
 /// From a follower to the first rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum FromFollower {
+    /// How the first rank opens its memory for exchanges between GPUs.
+    Memory(Vec<u8>),
     /// It has its part of the model.
     Loaded,
     /// The first rank of a stage has it, and its ranks.

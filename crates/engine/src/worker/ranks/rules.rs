@@ -22,6 +22,22 @@ fn processes(settings: &Settings) -> usize {
     settings.tensor_parallel_size.max(1) * settings.pipeline_parallel_size.max(1)
 }
 
+/// Whether a model's ranks compute on GPUs.
+pub(super) fn on_gpu() -> bool {
+    matches!(mlx::device::default(), Ok(mlx::device::Device::Gpu))
+}
+
+/// Whether the GPUs of the processes can exchange rows: ranks on one machine, by CUDA.
+fn can_exchange(settings: &Settings) -> bool {
+    let is_cuda = mlx::device::backend() == mlx::device::Backend::Cuda;
+    is_cuda && settings.pipeline_parallel_size <= 1 && settings.cluster.is_none()
+}
+
+/// Among how many devices' memories the weights are divided.
+pub(in crate::worker) fn weight_devices(settings: &Settings) -> u64 {
+    if on_gpu() { settings.tensor_parallel_size.max(1) as u64 } else { 1 }
+}
+
 /// The error of something that does not work with several processes.
 fn unsupported(settings: &Settings, what: &str) -> StartError {
     let flag = match settings.pipeline_parallel_size {
@@ -37,14 +53,13 @@ pub(in crate::worker) fn settings_of_a_rank(settings: &Settings) -> Result<Setti
     if processes == 1 {
         return Ok(settings.clone());
     }
-    let on_gpu = matches!(mlx::device::default(), Ok(mlx::device::Device::Gpu));
     let has_disk = settings.disk.as_ref().is_some_and(|disk| !disk.directory.as_os_str().is_empty());
     let drafts = &settings.speculation;
     let has_head = matches!(drafts.source, DraftSource::Mtp | DraftSource::Eagle3 | DraftSource::Dflash);
     let has_draft_model = has_head || drafts.draft_model.is_some();
     let in_stages = settings.pipeline_parallel_size > 1;
     let refused = [
-        (on_gpu, "a GPU; use --device cpu"),
+        (on_gpu() && !can_exchange(settings), "a GPU; use --device cpu"),
         (has_disk, "--cache-dir"),
         (settings.serves_blocks() || settings.fetches_blocks(), "--role or --kv-peer"),
         (settings.expert_memory.is_some(), "--expert-memory"),
@@ -58,10 +73,18 @@ pub(in crate::worker) fn settings_of_a_rank(settings: &Settings) -> Result<Setti
     if let Some((_, what)) = refused.iter().find(|(is_set, _)| *is_set) {
         return Err(unsupported(settings, what));
     }
+    if on_gpu() && processes > mlx::device::gpu_count() {
+        let (flag, gpus) = ("--tensor-parallel-size", mlx::device::gpu_count());
+        return Err(StartError::new(format!("{flag} {processes} needs as many GPUs; this machine has {gpus}")));
+    }
     let mut own = settings.clone();
     let share = |bytes: u64| bytes / processes as u64;
-    own.memory_limit = match settings.cluster.as_ref().map_or(processes, Cluster::processes_on_a_host) {
-        // Each machine has a limit of its own.
+    let on_a_device = match on_gpu() {
+        true => 1,
+        false => settings.cluster.as_ref().map_or(processes, Cluster::processes_on_a_host),
+    };
+    own.memory_limit = match on_a_device {
+        // Each machine, and each GPU, has a limit of its own.
         1 => settings.memory_limit,
         here => {
             let limit = DeviceMemory::read(settings.memory_limit).limit();

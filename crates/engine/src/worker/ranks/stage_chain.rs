@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use omnibus_model::{Model, Source};
+use omnibus_model::{KernelChoice, Model, Source};
 
 use super::group::LoadWait;
 use super::launch::{GroupStart, RankLaunch, end_group};
@@ -94,7 +94,7 @@ impl LoadingStages {
         for (place, socket) in self.place.later_stages().zip(&mut self.sockets) {
             stages.push(match self.load.reply(place, socket)? {
                 FromFollower::LoadedStage(fits) => fits,
-                FromFollower::Loaded | FromFollower::Refused(_) => {
+                FromFollower::Loaded | FromFollower::Memory(_) | FromFollower::Refused(_) => {
                     return Err(StartError::new(format!("rank {} loaded no stage", place.number())));
                 }
             });
@@ -102,7 +102,7 @@ impl LoadingStages {
         (capacity.blocks, capacity.max_context) = least_of(&stages).map_err(StartError::new)?;
         // Smaller ones are for GPUs.
         capacity.smaller.clear();
-        let allocate = [ToFollower::Allocate(capacity.blocks.clone())];
+        let allocate = [ToFollower::Allocate { blocks: capacity.blocks.clone(), kernels: KernelChoice::default() }];
         for socket in &mut self.sockets {
             frames::write(socket, &allocate).map_err(StartError::new)?;
         }

@@ -5,7 +5,7 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 
-use omnibus_model::Source;
+use omnibus_model::{KernelChoice, Source};
 
 use super::group::RankGroup;
 use super::launch::RankLaunch;
@@ -43,8 +43,8 @@ pub(super) fn follow_stage(
     let fits = loaded.groups.capacity(&loaded.capacity);
     frames::write(&mut socket, &[FromFollower::LoadedStage(fits)]).map_err(lost)?;
     let mut stage = match frames::read(&mut socket).map_err(lost)? {
-        Some(ToFollower::Allocate(blocks)) => loaded.allocate(&blocks, socket)?,
-        Some(ToFollower::Call(_)) => return Err("a call came before the blocks".to_owned()),
+        Some(ToFollower::Allocate { blocks, .. }) => loaded.allocate(&blocks, socket)?,
+        Some(_) => return Err("something came before the blocks".to_owned()),
         None => return Ok(()),
     };
     while let Some(message) = frames::read(&mut stage.socket).map_err(lost)? {
@@ -83,7 +83,7 @@ impl LoadedStage {
         let Self { place, model, group, groups, capacity, settings } = self;
         let blocks = groups.blocks(blocks)?;
         if let Some(group) = &group {
-            group.allocate(&blocks).map_err(|error| error.to_string())?;
+            group.allocate(&blocks, &KernelChoice::default()).map_err(|error| error.to_string())?;
         }
         let runner =
             ModelRunner::new(model, blocks, &capacity, &settings).map_err(|error| error.to_string())?;

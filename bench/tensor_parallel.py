@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Ranks on several GPUs: what they answer and how fast, beside one GPU.
+
+    python3 bench/tensor_parallel.py OMNIBUS [--preset llama-3.1-8b] [--ranks 2] [--streams 1,16,64,256] [--prompt 2048]
+
+Needs as many GPUs as ranks, and torch and numpy. The model gets random bfloat16 weights and the embedded model's tokenizer; any
+dense preset of `bench engine` does.
+
+Answers: the log-probabilities of greedy tokens of the embedded model, whose text must be equal as long as no two tokens are nearly
+as likely. Speed: `omnibus bench serve`, milliseconds a token of each number of streams, and to the first token of one prompt.
+"""
+
+import argparse
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+import gpu
+import serving
+
+TOKENIZER = pathlib.Path(__file__).resolve().parent.parent / "crates/cli/models/omnibus-mini"
+CONTEXT, OUTPUT = 128, 192
+QUESTIONS = ["Where does the bus stop?", "Count from one to twenty.", "What is omnibus?", "Tell me about trams."]
+
+
+def shapes(config):
+    """Names and shapes of a dense decoder's tensors."""
+    hidden, wide, vocabulary = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
+    heads, kv = config["num_attention_heads"], config["num_key_value_heads"]
+    size = config.get("head_dim") or hidden // heads
+    yield "model.embed_tokens.weight", (vocabulary, hidden)
+    yield "model.norm.weight", (hidden,)
+    if not config.get("tie_word_embeddings"):
+        yield "lm_head.weight", (vocabulary, hidden)
+    for layer in range(config["num_hidden_layers"]):
+        at = f"model.layers.{layer}."
+        for name, rows in (("q", heads), ("k", kv), ("v", kv)):
+            yield f"{at}self_attn.{name}_proj.weight", (rows * size, hidden)
+        yield f"{at}self_attn.o_proj.weight", (hidden, heads * size)
+        if config["model_type"] == "qwen3":
+            yield f"{at}self_attn.q_norm.weight", (size,)
+            yield f"{at}self_attn.k_norm.weight", (size,)
+        yield f"{at}mlp.gate_proj.weight", (wide, hidden)
+        yield f"{at}mlp.up_proj.weight", (wide, hidden)
+        yield f"{at}mlp.down_proj.weight", (hidden, wide)
+        yield f"{at}input_layernorm.weight", (hidden,)
+        yield f"{at}post_attention_layernorm.weight", (hidden,)
+
+
+def make_model(preset, folder):
+    import torch
+
+    config = dict(gpu.config_of(preset))
+    texts = json.loads((TOKENIZER / "tokenizer.json").read_text())
+    vocabulary = len(texts["model"]["vocab"].keys() | {token["content"] for token in texts["added_tokens"]})
+    # Tokens without a text are never sampled: their rows of the head are zero, as those of the published vocabulary would be read.
+    tensors, offset, header = list(shapes(config)), 0, {}
+    for name, shape in tensors:
+        size = 2 * int(torch.tensor(shape).prod())
+        header[name] = dict(dtype="BF16", shape=list(shape), data_offsets=[offset, offset + size])
+        offset += size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    torch.manual_seed(0)
+    with open(folder / "model.safetensors", "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for name, shape in tensors:
+            if len(shape) == 1:
+                values = torch.ones(shape, dtype=torch.bfloat16)
+            else:
+                values = (torch.randn(shape, device="cuda") * shape[1] ** -0.5).to(torch.bfloat16)
+            if name == "lm_head.weight":
+                values[vocabulary:] = 0
+            file.write(values.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    (folder / "config.json").write_text(json.dumps(config))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(TOKENIZER / name, folder)
+
+
+def started(options, model, ranks, log):
+    command = [options.omnibus, "serve", *model, "--served-model-name", "bench", "--log", "warn", "--draft", "off"]
+    command += ["--tensor-parallel-size", str(ranks), "--device", "gpu", *options.flags]
+    return serving.serving(serving.Server("omnibus", list(map(str, command)), "bench"), log, patience_s=200)
+
+
+def answers(running):
+    """The tokens of greedy answers with their log-probabilities."""
+    found = []
+    for question in QUESTIONS:
+        body = dict(model="bench", messages=[dict(role="user", content=question)], max_tokens=48, temperature=0, logprobs=True)
+        request = urllib.request.Request(running.url + "/v1/chat/completions", json.dumps(body).encode(),
+                                         {"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=120) as response:
+            reply = json.load(response)
+        found.append([(token["token"], token["logprob"]) for token in reply["choices"][0]["logprobs"]["content"]])
+    return found
+
+
+def compare(one, several):
+    """How many answers begin alike until their end, and the largest difference of a log-probability before they part."""
+    equal, worst = 0, 0.0
+    for left, right in zip(one, several):
+        alike = 0
+        for (token, logprob), (other, of_other) in zip(left, right):
+            if token != other:
+                break
+            alike, worst = alike + 1, max(worst, abs(logprob - of_other))
+        equal += alike == len(left) == len(right)
+    return equal, worst
+
+
+def bench(options, running, *flags):
+    command = [options.omnibus, "bench", "serve", "--url", running.url + "/v1", "--endpoint", "completions", "--json", "--ignore-eos"]
+    done = subprocess.run(list(map(str, [*command, *flags])), capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return json.loads(done.stdout)
+
+
+def speeds(options, running):
+    found = {}
+    for streams in options.streams:
+        flags = ["--concurrency", streams, "--num-prompts", streams * (1 if streams > 4 else 2), "--input-len", CONTEXT, "--output-len", OUTPUT]
+        bench(options, running, *flags)  # graphs are built when they are first used
+        found[f"{streams} streams"] = bench(options, running, *flags)["tpot_ms"]["p50"]
+    flags = ["--concurrency", 1, "--num-prompts", 4, "--input-len", options.prompt, "--output-len", 2]
+    found[f"prompt of {options.prompt} words"] = bench(options, running, *flags)["ttft_ms"]["p50"]
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("omnibus", type=pathlib.Path)
+    parser.add_argument("--preset", default="llama-3.1-8b")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--streams", type=lambda text: [int(n) for n in text.split(",")], default=[1, 16, 64, 256])
+    parser.add_argument("--prompt", type=int, default=2048)
+    parser.add_argument("flags", nargs="*", help="flags of `serve`, behind --")
+    options = parser.parse_args()
+    sizes = (1, options.ranks)
+    with tempfile.TemporaryDirectory() as folder, open(pathlib.Path(folder) / "log", "w+") as log:
+        found = []
+        for ranks in sizes:
+            with started(options, [], ranks, log) as running:
+                found.append(answers(running))
+        equal, worst = compare(*found)
+        print(f"answers: {equal} of {len(QUESTIONS)} equal, log-probabilities within {worst:.4f}", flush=True)
+        make_model(options.preset, pathlib.Path(folder))
+        rows = []
+        for ranks in sizes:
+            begun = time.monotonic()
+            with started(options, [folder], ranks, log) as running:
+                print(f"{ranks} ranks are ready after {time.monotonic() - begun:.1f} s", flush=True)
+                rows.append(speeds(options, running))
+        print(f"| {options.preset}, ms | 1 GPU | {options.ranks} GPUs | ratio |\n| --- | --- | --- | --- |")
+        for name in rows[0]:
+            one, several = (row[name] for row in rows)
+            print(f"| {name} | {one:.2f} | {several:.2f} | {one / several:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
