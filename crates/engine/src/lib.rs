@@ -57,6 +57,7 @@ mod supervisor;
 mod token_engine;
 mod token_logits;
 mod transcription;
+mod visible_gpus;
 mod whisper;
 mod worker;
 

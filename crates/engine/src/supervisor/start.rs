@@ -18,6 +18,7 @@ use crate::message::{Command, CommandSender, JobReport, Ready};
 use crate::process::wire::Start;
 use crate::settings::Settings;
 use crate::status::{EngineStatus, ReplicaStatus};
+use crate::visible_gpus::visible_from;
 
 /// Receives reports and state changes.
 pub(crate) struct Outputs {
@@ -81,8 +82,9 @@ fn start_all(
     let mut loading = Vec::new();
     for (replica, status) in statuses.into_iter().enumerate() {
         let outputs = (reports.clone(), status, progress.clone());
+        let isolation = isolation_of_replica(isolation, &start.settings, replica);
         let Starting { thread, ready } =
-            begin(isolation.clone(), start_of_replica(&start, replica), outputs, (replica, replicas))?;
+            begin(isolation, start_of_replica(&start, replica), outputs, (replica, replicas))?;
         threads.push(thread);
         match first {
             None => {
@@ -103,6 +105,14 @@ fn start_all(
 fn start_of_replica(start: &Start, replica: usize) -> Start {
     let kv_events = start.settings.kv_events.as_ref().map(|events| events.of_replica(replica));
     Start { settings: Settings { kv_events, ..start.settings.clone() }, ..start.clone() }
+}
+
+/// How a replica's process is started: each begins with a GPU of its own, where there are any.
+fn isolation_of_replica(isolation: &Isolation, settings: &Settings, replica: usize) -> Isolation {
+    let (ranks, replicas) = (settings.tensor_parallel_size.max(1), settings.data_parallel_size);
+    let gpus = (replicas > 1).then(|| visible_from(replica * ranks, replicas * ranks));
+    let variables = isolation.variables.iter().cloned().chain(gpus).collect();
+    Isolation { variables, ..isolation.clone() }
 }
 
 fn loaded(ready: &Receiver<Result<Ready, StartError>>) -> Result<Ready, StartError> {

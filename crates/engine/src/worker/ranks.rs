@@ -15,7 +15,6 @@ mod launch;
 mod messages;
 mod peer_exchange;
 mod place;
-mod visible_gpus;
 mod ranked_device;
 mod rules;
 mod stage_chain;

@@ -11,9 +11,16 @@ pub(super) fn settings_of_a_replica(settings: &Settings) -> Result<Settings, Sta
         return Ok(settings.clone());
     }
     let on_gpu = matches!(mlx::device::default(), Ok(mlx::device::Device::Gpu));
+    let is_cuda = mlx::device::backend() == mlx::device::Backend::Cuda;
+    if on_gpu && is_cuda && mlx::device::gpu_count() < replicas * settings.tensor_parallel_size.max(1) {
+        return Err(StartError::new(format!(
+            "--data-parallel-size {replicas} needs a GPU for each process; this one sees {}",
+            mlx::device::gpu_count()
+        )));
+    }
     let writes_file = matches!(settings.prompt_cache, Some(PromptCacheFile::Write(_)));
     let unsupported = [
-        (on_gpu, "a GPU; use --device cpu"),
+        (on_gpu && !is_cuda, "a GPU; use --device cpu"),
         (writes_file, "a prompt cache file that is written"),
         (settings.adapter_memory.is_some(), "adapters that are loaded while the server runs"),
     ];
@@ -23,7 +30,8 @@ pub(super) fn settings_of_a_replica(settings: &Settings) -> Result<Settings, Sta
     let share = |bytes: u64| bytes / replicas as u64;
     let limit = DeviceMemory::read(settings.memory_limit).limit();
     Ok(Settings {
-        memory_limit: limit.map(|limit| share(limit.bytes)),
+        // Each GPU has a limit of its own.
+        memory_limit: limit.map(|limit| if on_gpu { limit.bytes } else { share(limit.bytes) }),
         kv_cache_memory: settings.kv_cache_memory.map(share),
         swap_space: settings.swap_space.map(share),
         media_cache_memory: share(settings.media_cache_memory),

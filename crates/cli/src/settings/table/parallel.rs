@@ -59,7 +59,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Engine",
         commands: SERVE,
         scope: Scope::Everywhere,
-        help: "Replicas of the model on this machine's CPU, a process with the whole model each. Requests go where their prompt's beginning is cached, unless others have much less to do.",
+        help: "Replicas of the model on this machine, a process with the whole model each: on its CPU, or on an NVIDIA GPU each. Requests go where their prompt's beginning is cached, unless others have much less to do.",
         set: |config, value| {
             config.engine.data_parallel_size = value.count() as usize;
             Ok(())

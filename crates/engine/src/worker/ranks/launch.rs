@@ -16,10 +16,10 @@ use rustix::process::{Signal, getpid, kill_process};
 use super::messages::{FollowerStart, VERSION};
 use super::place::Place;
 use super::rules::on_gpu;
-use super::visible_gpus::{VISIBLE_GPUS, visible_from};
 use crate::cluster::{Cluster, RemoteCommand, start_remote};
 use crate::error::StartError;
 use crate::settings::Settings;
+use crate::visible_gpus::visible_from;
 
 /// How long a process on another machine has to listen, at least.
 const REMOTE_START: Duration = Duration::from_secs(30);
@@ -71,8 +71,8 @@ impl RankLaunch {
         self.watchdog
     }
 
-    /// Starts a process. The calling thread must outlive it: it ends with the thread. `visible`: the GPUs that it sees, its own first.
-    fn spawn(&self, visible: Option<String>) -> io::Result<(Child, UnixStream)> {
+    /// Starts a process. The calling thread must outlive it: it ends with the thread. `gpus`: the variable of those that it sees.
+    fn spawn(&self, gpus: Option<(OsString, OsString)>) -> io::Result<(Child, UnixStream)> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(self.watchdog))?;
         ours.set_write_timeout(Some(self.watchdog))?;
@@ -81,7 +81,7 @@ impl RankLaunch {
             .arg0("omnibus")
             .args(std::env::args_os().skip(1))
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
-            .envs(visible.map(|gpus| (VISIBLE_GPUS, gpus)))
+            .envs(gpus)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::from(io::stderr()));
         Ok((command.spawn()?, ours))
@@ -102,8 +102,8 @@ impl GroupStart<'_> {
             variables: self.launch.variables.clone(),
         };
         let Some(cluster) = self.cluster else {
-            let visible = on_gpu().then(|| visible_from(place.rank()));
-            let (child, mut socket) = self.launch.spawn(visible).map_err(failed)?;
+            let gpus = on_gpu().then(|| visible_from(place.rank(), mlx::device::gpu_count()));
+            let (child, mut socket) = self.launch.spawn(gpus).map_err(failed)?;
             watch(number, (child, None), Arc::clone(self.watched)).map_err(failed)?;
             (self.launch.send)(&mut socket, start).map_err(failed)?;
             return Ok(socket);
