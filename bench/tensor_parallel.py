@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Ranks on several GPUs: what they answer and how fast, beside one GPU.
 
-    python3 bench/tensor_parallel.py OMNIBUS [--preset llama-3.1-8b] [--ranks 2] [--streams 1,16,64,256] [--prompt 2048]
+    python3 bench/tensor_parallel.py OMNIBUS [--preset llama-3.1-8b] [--ranks 2] [--streams 1,16,64,256] [--prompt 2048] [-- SERVE-FLAGS]
 
 Needs as many GPUs as ranks, and torch and numpy. The model gets random bfloat16 weights and the embedded model's tokenizer; any
 dense preset of `bench engine` does.
 
 Answers: the log-probabilities of greedy tokens of the embedded model, whose text must be equal as long as no two tokens are nearly
-as likely. Speed: `omnibus bench serve`, milliseconds a token of each number of streams, and to the first token of one prompt.
+as likely. Speed: `omnibus bench serve`, medians of the milliseconds between two tokens of a stream for each number of streams, and to the first token of
+one prompt.
 """
 
 import argparse
@@ -127,7 +128,7 @@ def speeds(options, running):
     for streams in options.streams:
         flags = ["--concurrency", streams, "--num-prompts", streams * (1 if streams > 4 else 2), "--input-len", CONTEXT, "--output-len", OUTPUT]
         bench(options, running, *flags)  # graphs are built when they are first used
-        found[f"{streams} streams"] = bench(options, running, *flags)["tpot_ms"]["p50"]
+        found[f"{streams} streams"] = bench(options, running, *flags)["itl_ms"]["p50"]
     flags = ["--concurrency", 1, "--num-prompts", 4, "--input-len", options.prompt, "--output-len", 2]
     found[f"prompt of {options.prompt} words"] = bench(options, running, *flags)["ttft_ms"]["p50"]
     return found
@@ -140,8 +141,10 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--streams", type=lambda text: [int(n) for n in text.split(",")], default=[1, 16, 64, 256])
     parser.add_argument("--prompt", type=int, default=2048)
-    parser.add_argument("flags", nargs="*", help="flags of `serve`, behind --")
-    options = parser.parse_args()
+    arguments = sys.argv[1:]
+    at = arguments.index("--") if "--" in arguments else len(arguments)
+    options = parser.parse_args(arguments[:at])
+    options.flags = ["--max-num-seqs", max(options.streams), *arguments[at + 1:]]
     sizes = (1, options.ranks)
     with tempfile.TemporaryDirectory() as folder, open(pathlib.Path(folder) / "log", "w+") as log:
         found = []

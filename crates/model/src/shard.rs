@@ -12,12 +12,12 @@ use mlx::{Array, Dtype};
 use crate::pipeline::PipelineStage;
 
 /// Ranks exchange columns of a multiple of this: packets between GPUs have eight bytes.
-const COLUMNS_UNIT: usize = 2;
+const COLUMNS_UNIT: usize = 4;
 
 /// How the ranks of a group exchange rows.
 pub trait Exchange {
-    /// What each rank gives, `[rows, _]` f32, in rank order, of this rank's own part. Widths may differ, rows do not. Waits for
-    /// all ranks: each of them makes the same calls in the same order. An error ends the group.
+    /// What each rank gives, `[rows, _]`, in rank order, of this rank's own part, a float type; in that type or in f32. Widths may
+    /// differ where parts cross sockets, rows do not. Each rank makes the same calls in the same order. An error ends the group.
     fn gather(&self, own: &Array) -> mlx::Result<Vec<Array>>;
 
     /// The sum of what each rank gives, `[rows, width]` of one float type, in that type: added in rank order in f32 and rounded once.
@@ -86,14 +86,14 @@ impl Shard {
         self.exchange.sum(&rows(own)?)?.reshape(own.shape())
     }
 
-    /// The ranks' columns of `[rows, columns]` beside each other, f32, in rank order.
+    /// The ranks' columns of `[rows, columns]` beside each other, in rank order, in their type or in f32.
     pub(crate) fn join(&self, own: &Array, columns: usize) -> mlx::Result<Array> {
-        let own = rows(own)?.astype(Dtype::F32)?;
+        let own = rows(own)?;
         let [count, width] = own.dims()?;
         let padding = columns.div_ceil(self.ranks).next_multiple_of(COLUMNS_UNIT) as i32 - width;
         let padded = match padding {
             ..=0 => own,
-            padding => mlx::concatenate(&[&own, &Array::zeros(&[count, padding], Dtype::F32)?], -1)?,
+            padding => mlx::concatenate(&[&own, &Array::zeros(&[count, padding], own.dtype()?)?], -1)?,
         };
         let parts = self.exchange.gather(&padded)?.into_iter().enumerate();
         let parts = parts.map(|(rank, part)| {

@@ -207,11 +207,12 @@ impl Model {
     pub fn logits(&self, hidden: &Array) -> mlx::Result<Array> {
         let tied = self.embed.as_ref().map(|embed| &embed.0).filter(|_| self.blueprint.head != Head::Absent);
         let head = self.head.as_ref().or(tied).ok_or_else(|| mlx::Error::new("a stage with a head"))?;
-        let logits = head.forward(hidden)?.astype(Dtype::F32)?;
+        let logits = head.forward(hidden)?;
         let logits = match &self.shard {
             Some(shard) => shard.join(&logits, self.blueprint.vocab)?,
             None => logits,
         };
+        let logits = logits.astype(Dtype::F32)?;
         let logits = self.scaled(logits, self.blueprint.logit_scale)?;
         let logits = match self.blueprint.logit_softcap {
             Some(cap) => (logits / cap).tanh()? * cap,

@@ -125,7 +125,7 @@ impl Part {
 
 impl Exchange for SocketExchange {
     fn gather(&self, own: &Array) -> mlx::Result<Vec<Array>> {
-        let parts = self.parts(Part::of(self.rank, own)?);
+        let parts = self.parts(Part::of(self.rank, &own.astype(Dtype::F32)?)?);
         let parts = parts.map_err(|error| mlx::Error::new(format!("the exchange between ranks: {error}")))?;
         parts.iter().map(Part::array).collect()
     }
