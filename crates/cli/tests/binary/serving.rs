@@ -309,6 +309,7 @@ fn a_request_fails_after_its_timeout() {
     let server = Server::start(&["--log", "error", "--request-timeout", "0.05"]);
     let reply = post(server.address, TEXT, r#"{"prompt":"a","max_tokens":4000,"ignore_eos":true}"#);
     assert_eq!((reply.status, reply.error()["code"].as_str()), (504, Some("timeout")), "{}", reply.body);
+    assert_eq!(reply.error()["message"], "the request timed out after 0.05 s");
 }
 
 #[test]

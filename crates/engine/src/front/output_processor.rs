@@ -42,9 +42,8 @@ pub(crate) struct RequestOutput {
     progress: usize,
     usage: Usage,
     last: Option<u32>,
+    /// Seconds from its submission to its deadline: its own limit, or the server's.
     timeout_s: Option<f64>,
-    /// After its submission.
-    deadline_s: Option<f64>,
     /// The KV blocks that it holds, and when that was reported.
     blocks: Option<(HeldBlocks, Instant)>,
 }
@@ -91,8 +90,7 @@ impl RequestOutput {
             progress: 0,
             usage: Usage { prompt_tokens: prompt.len(), ..Usage::default() },
             last: None,
-            timeout_s: request.timeout_s,
-            deadline_s: job.timeout_s,
+            timeout_s: job.timeout_s,
             blocks: None,
         }
     }
@@ -121,7 +119,7 @@ impl RequestOutput {
             prompt_tokens: self.usage.prompt_tokens,
             generated_tokens: self.usage.completion_tokens,
             age_s,
-            deadline_s: self.deadline_s.map(|deadline| deadline - age_s),
+            deadline_s: self.timeout_s.map(|timeout_s| timeout_s - age_s),
             blocks: blocks.map(|(held, _)| held),
         }
     }
@@ -183,6 +181,7 @@ impl RequestOutput {
                 self.finish(reason, matched)
             }
             JobUpdate::Failed(failure) => {
+                // The engine may have got what was left of the limit after a restart.
                 let failure = match (failure, self.timeout_s) {
                     (Failure::Timeout { .. }, Some(after_s)) => Failure::Timeout { after_s },
                     (failure, _) => failure,
