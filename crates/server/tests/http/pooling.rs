@@ -5,6 +5,12 @@ use serde_json::{Value, json};
 use super::client::{Reply, post};
 use super::{Server, server, server_with_keys};
 
+/// The usage of texts with so many tokens. None is cached.
+fn usage_of(tokens: usize) -> Value {
+    let details = json!({"cached_tokens": 0});
+    json!({"prompt_tokens": tokens, "total_tokens": tokens, "prompt_tokens_details": details})
+}
+
 fn send(server: &Server, path: &str, body: &Value) -> Reply {
     post(server.address, path, &body.to_string())
 }
@@ -18,7 +24,7 @@ fn embeddings_have_the_shape_of_openai() {
     let answer = answer.json();
     assert_eq!(answer["object"], "list");
     assert_eq!(answer["model"], "alias/one");
-    assert_eq!(answer["usage"], json!({"prompt_tokens": 6, "total_tokens": 6}));
+    assert_eq!(answer["usage"], usage_of(6));
     let expected = json!([
         {"object": "embedding", "index": 0, "embedding": [0.0, 1.0]},
         {"object": "embedding", "index": 1, "embedding": [1.0, 1.0]},
@@ -78,7 +84,7 @@ fn documents_are_ranked_for_every_client() {
         assert_eq!(order, [1, 0, 2], "{answer}");
         assert_eq!(answer["results"][0]["relevance_score"], 1.0);
         assert_eq!(answer["results"][0]["document"]["text"], "q");
-        assert_eq!(answer["usage"]["total_tokens"], 9, "each text is read once");
+        assert_eq!(answer["usage"], usage_of(9), "each text is read once");
         assert_eq!(answer["meta"]["api_version"]["version"], "2");
     }
     let fields = json!({"query": "q", "documents": ["a", "b"], "top_n": 1, "return_documents": false});
@@ -107,6 +113,8 @@ fn pairs_are_scored_one_to_many_and_one_to_one() {
         let answer = send(&server, "/v1/score", &body).json();
         answer["data"].as_array().map(|rows| rows.len()).ok_or(answer)
     };
+    let answer = send(&server, "/v1/score", &json!({"text_1": "a", "text_2": ["b", "c", "d"]})).json();
+    assert_eq!(answer["usage"], usage_of(12), "each text is read once");
     assert_eq!(scores(json!({"text_1": "a", "text_2": ["b", "c", "d"]})), Ok(3));
     assert_eq!(scores(json!({"queries": ["a", "b"], "items": ["c", "d"]})), Ok(2));
     assert_eq!(scores(json!({"data_1": "a", "data_2": "b"})), Ok(1));
@@ -140,6 +148,7 @@ fn a_model_for_something_else_says_what_it_does() {
     assert!(reply.body.contains("it gives vectors of texts; use /v1/embeddings"), "{}", reply.body);
     let answer = send(&server, "/pooling", &json!({"input": "a", "task": "embed"})).json();
     assert_eq!(answer["data"][0]["data"], json!([0.0, 1.0]));
+    assert_eq!(answer["usage"], usage_of(3));
     let reply = send(&server, "/pooling", &json!({"input": "a", "task": "token_classify"}));
     assert_eq!(reply.json()["error"]["param"], "task");
 }

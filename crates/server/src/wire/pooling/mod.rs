@@ -13,6 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::fields::{Field, Fields, harmless, honoured, refused, token_ids, type_error};
+use super::usage::PromptTokensDetails;
 use crate::error::ApiError;
 
 /// Fields of all of them.
@@ -172,12 +173,15 @@ pub struct PoolingUsage {
     pub prompt_tokens: usize,
     /// `prompt_tokens`.
     pub total_tokens: usize,
+    /// Cached tokens among the prompt's: none, because texts are read whole.
+    pub prompt_tokens_details: PromptTokensDetails,
 }
 
 impl PoolingUsage {
     /// Of so many tokens.
     pub fn new(tokens: usize) -> Self {
-        Self { prompt_tokens: tokens, total_tokens: tokens }
+        let prompt_tokens_details = PromptTokensDetails::default();
+        Self { prompt_tokens: tokens, total_tokens: tokens, prompt_tokens_details }
     }
 }
 
