@@ -71,6 +71,8 @@ pub struct RequestContext<'a> {
     pub engine: &'a dyn Engine,
     /// The tenant, and the response's id.
     pub caller: Caller,
+    /// The id of the HTTP request.
+    pub request_id: &'a RequestId,
     /// The response's id for the client, where it chose one itself.
     pub client_id: Option<String>,
     /// Which model names are served.
@@ -315,6 +317,7 @@ fn submit<A: Api>(
     let context = RequestContext {
         engine: app.engine.as_ref(),
         caller: Caller { response_id, tenant },
+        request_id: &request_id,
         client_id,
         names: app.model_names,
         templates: app.request_templates,

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use omnibus_engine::Failure;
 
 use crate::json_body::JsonBody;
+use crate::request_id::RequestId;
 
 /// Why a request failed. Built with the constructors below, one per remedy.
 #[derive(Debug, Clone, PartialEq)]
@@ -337,8 +338,8 @@ pub struct Failed(pub ApiError);
 pub struct ErrorFormat {
     /// The prefix of the routes' paths.
     pub path: &'static str,
-    /// Renders an error as a body.
-    pub render: fn(&ApiError) -> JsonBody,
+    /// Renders the error of a request as a body.
+    pub render: fn(&ApiError, &RequestId) -> JsonBody,
     /// The status of each kind of error: [`ErrorKind::status`], unless the API has others.
     pub status: fn(ErrorKind) -> StatusCode,
 }
@@ -346,12 +347,13 @@ pub struct ErrorFormat {
 /// Adds the body to error responses, in the format of the longest path that is a prefix of the request's.
 pub async fn render(State(formats): State<&'static [ErrorFormat]>, request: Request, next: Next) -> Response {
     let format = format_of(formats, request.uri().path());
+    let request_id = request.extensions().get::<RequestId>().cloned().unwrap_or_default();
     let mut response = next.run(request).await;
     let failed = response.extensions().get::<Failed>().cloned();
     if let (Some(format), Some(Failed(error))) = (format, failed) {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         *response.status_mut() = (format.status)(error.kind());
-        *response.body_mut() = (format.render)(&error).into_text().into();
+        *response.body_mut() = (format.render)(&error, &request_id).into_text().into();
     }
     response
 }
@@ -379,7 +381,10 @@ mod tests {
 
     #[test]
     fn the_longest_path_chooses_the_format() {
-        let named = |path: &'static str| ErrorFormat { path, render: error_body, status: ErrorKind::status };
+        let named = |path: &'static str| {
+            let render = |error: &ApiError, _: &RequestId| error_body(error);
+            ErrorFormat { path, render, status: ErrorKind::status }
+        };
         let formats = [named("/"), named("/v1/messages"), named("/v1")];
         let path_of = |path: &str| format_of(&formats, path).map(|format| format.path);
         assert_eq!(path_of("/v1/messages/count_tokens"), Some("/v1/messages"));

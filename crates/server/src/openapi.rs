@@ -208,7 +208,8 @@ fn error_schema() -> Value {
 fn anthropic_error_schema() -> Value {
     let text = json!({"type": "string"});
     let error = json!({"type": "object", "properties": {"type": text, "message": text}, "required": ["type", "message"]});
-    json!({"type": "object", "properties": {"type": {"const": "error"}, "error": error}, "required": ["type", "error"]})
+    let properties = json!({"type": {"const": "error"}, "error": error, "request_id": text});
+    json!({"type": "object", "properties": properties, "required": ["type", "error", "request_id"]})
 }
 
 /// The fields at fault, or what is wrong with the request as a whole.

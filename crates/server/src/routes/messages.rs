@@ -56,7 +56,7 @@ impl Api for MessagesApi {
         let server_loop = server_loop((&servers, search.as_ref()), &tool_use, &mut batch, context)?;
         let mut header = context.header(&batch);
         header.model = requested.unwrap_or(header.model);
-        let framer = MessagesFramer::new(header, display, energy);
+        let framer = MessagesFramer::new(header, context.request_id.clone(), display, energy);
         Ok(Prepared { batch, framer, delivery, server_loop })
     }
 }

@@ -40,6 +40,7 @@ use crate::app::App;
 use crate::auth::{Authentication, LimitHeaders};
 use crate::error::{ApiError, ErrorFormat, ErrorKind};
 use crate::openapi::Operation;
+use crate::request_id::RequestId;
 use crate::response::{self, JsonBody, anthropic, openai};
 use crate::{access, auth, error, metrics, openapi, records, request_id, traces};
 use status::OpenApiDocument;
@@ -47,22 +48,22 @@ pub use table::ROUTES;
 
 /// The error format of each API, by the path of its routes.
 pub const ERROR_FORMATS: &[ErrorFormat] = &[
-    error_format("/", openai::error_body),
+    error_format("/", |error, _| openai::error_body(error)),
     error_format("/v1/messages", anthropic::error_body),
     error_format("/messages", anthropic::error_body),
-    error_format("/api/", response::ollama::error_body),
+    error_format("/api/", |error, _| response::ollama::error_body(error)),
     ErrorFormat { path: "/v1/systemone", ..SYSTEM_ONE_ERRORS },
     SYSTEM_ONE_ERRORS,
 ];
 
 const SYSTEM_ONE_ERRORS: ErrorFormat = ErrorFormat {
     path: "/systemone",
-    render: response::decisions::systemone::error_body,
+    render: |error, _| response::decisions::systemone::error_body(error),
     status: response::decisions::systemone::status,
 };
 
 /// A format with the usual statuses.
-const fn error_format(path: &'static str, render: fn(&ApiError) -> JsonBody) -> ErrorFormat {
+const fn error_format(path: &'static str, render: fn(&ApiError, &RequestId) -> JsonBody) -> ErrorFormat {
     ErrorFormat { path, render, status: ErrorKind::status }
 }
 

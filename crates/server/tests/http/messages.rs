@@ -26,6 +26,7 @@ fn check(reply: &Reply, expected: Expect) {
         Some(at) => reply.body.replace(&reply.body[at..at + 36], "ID"),
         None => reply.body.clone(),
     };
+    let text = text.replace(reply.header("request-id").unwrap(), "REQUEST");
     expected.assert_eq(&format!("{}\n{}", reply.status, text.trim_end()));
 }
 
@@ -157,13 +158,13 @@ fn errors_have_anthropics_shape_and_words() {
         &post(server.address, PATH, "{"),
         expect![[r#"
         400
-        {"type":"error","error":{"type":"invalid_request_error","message":"the body is not valid JSON: EOF while parsing an object at line 1 column 1"}}"#]],
+        {"type":"error","error":{"type":"invalid_request_error","message":"the body is not valid JSON: EOF while parsing an object at line 1 column 1"},"request_id":"REQUEST"}"#]],
     );
     check(
         &post(server.address, PATH, &body("hi", json!({"max_tokens": 0}))),
         expect![[r#"
         400
-        {"type":"error","error":{"type":"invalid_request_error","message":"`max_tokens` must be between 1 and 2147483647, not 0"}}"#]],
+        {"type":"error","error":{"type":"invalid_request_error","message":"`max_tokens` must be between 1 and 2147483647, not 0"},"request_id":"REQUEST"}"#]],
     );
     let busy = post(server.address, PATH, &body("busy", json!({})));
     assert_eq!(busy.header("retry-after"), Some("3"));
@@ -171,20 +172,20 @@ fn errors_have_anthropics_shape_and_words() {
         &busy,
         expect![[r#"
         429
-        {"type":"error","error":{"type":"rate_limit_error","message":"the queue is full; retry in 3 s"}}"#]],
+        {"type":"error","error":{"type":"rate_limit_error","message":"the queue is full; retry in 3 s"},"request_id":"REQUEST"}"#]],
     );
     check(
         &post(server.address, PATH, &body("hi", json!({"max_tokens": 5000}))),
         expect![[r#"
         400
-        {"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 1 + 5000 > 4096, decrease input length or `max_tokens` and try again"}}"#]],
+        {"type":"error","error":{"type":"invalid_request_error","message":"input length and `max_tokens` exceed context limit: 1 + 5000 > 4096, decrease input length or `max_tokens` and try again"},"request_id":"REQUEST"}"#]],
     );
     let long = "word ".repeat(5000);
     check(
         &post(server.address, PATH, &body(&long, json!({}))),
         expect![[r#"
         400
-        {"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 5000 tokens > 4096 maximum"}}"#]],
+        {"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 5000 tokens > 4096 maximum"},"request_id":"REQUEST"}"#]],
     );
     check(
         &post(server.address, PATH, &body("break", json!({"stream": true}))),
@@ -203,13 +204,13 @@ fn errors_have_anthropics_shape_and_words() {
         data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"w0 "}}
 
         event: error
-        data: {"type":"error","error":{"type":"api_error","message":"the engine failed: broke"}}"#]],
+        data: {"type":"error","error":{"type":"api_error","message":"the engine failed: broke"},"request_id":"REQUEST"}"#]],
     );
     check(
         &get(server.address, "/v1/messages"),
         expect![[r#"
         405
-        {"type":"error","error":{"type":"invalid_request_error","message":"the route /v1/messages has no method GET"}}"#]],
+        {"type":"error","error":{"type":"invalid_request_error","message":"the route /v1/messages has no method GET"},"request_id":"REQUEST"}"#]],
     );
 }
 
@@ -220,7 +221,7 @@ fn any_model_name_is_served_unless_names_are_strict() {
         &post(strict.address, PATH, &body("hi", json!({}))),
         expect![[r#"
         404
-        {"type":"error","error":{"type":"not_found_error","message":"the model `claude-haiku-4-5` is not served here; served: `scripted`, `alias/one`"}}"#]],
+        {"type":"error","error":{"type":"not_found_error","message":"the model `claude-haiku-4-5` is not served here; served: `scripted`, `alias/one`"},"request_id":"REQUEST"}"#]],
     );
     let named = post(strict.address, PATH, &body("hi", json!({"model": "alias/one"})));
     assert_eq!((named.status, &named.json()["model"]), (200, &json!("alias/one")));

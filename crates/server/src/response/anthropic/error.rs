@@ -1,12 +1,13 @@
 //! Anthropic's error object, with the words that its clients look for.
 
 use crate::error::{ApiError, ErrorKind, Overflow};
+use crate::request_id::RequestId;
 use crate::response::JsonBody;
 use crate::wire::anthropic::response::{ErrorBody, ErrorObject};
 
 /// The body of an error response.
-pub fn error_body(error: &ApiError) -> JsonBody {
-    JsonBody::of(&ErrorBody { kind: "error", error: object(error) })
+pub fn error_body(error: &ApiError, request_id: &RequestId) -> JsonBody {
+    JsonBody::of(&ErrorBody { kind: "error", error: object(error), request_id: &request_id.0 })
 }
 
 pub(super) fn object(error: &ApiError) -> ErrorObject {

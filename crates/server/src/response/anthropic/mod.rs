@@ -13,6 +13,7 @@ pub use limits::headers as limit_headers;
 
 use crate::error::ApiError;
 use crate::lower::opaque;
+use crate::request_id::RequestId;
 use crate::response::{
     Completion, CompletionPart, Event, Framer, Frames, JsonBody, ResponseHeader, ToolCall, ToolEvent,
 };
@@ -24,6 +25,7 @@ use crate::wire::energy::ShownEnergy;
 #[derive(Debug)]
 pub struct MessagesFramer {
     header: ResponseHeader,
+    request_id: RequestId,
     display: Display,
     energy: ShownEnergy,
     index: usize,
@@ -54,10 +56,21 @@ enum OpenBlock {
 
 impl MessagesFramer {
     /// The framer of one response.
-    pub fn new(header: ResponseHeader, display: Display, energy: ShownEnergy) -> Self {
+    pub fn new(header: ResponseHeader, request_id: RequestId, display: Display, energy: ShownEnergy) -> Self {
         let stop = StopDelta { stop_reason: "end_turn", stop_sequence: None };
         let pause = Pause::No;
-        Self { header, display, energy, index: 0, open: None, has_started: false, stop, pause, searches: 0 }
+        Self {
+            header,
+            request_id,
+            display,
+            energy,
+            index: 0,
+            open: None,
+            has_started: false,
+            stop,
+            pause,
+            searches: 0,
+        }
     }
 
     fn message(&self, content: Vec<Block>, stop: Option<StopDelta>, usage: Usage) -> wire::Message {
@@ -273,7 +286,8 @@ impl Framer for MessagesFramer {
     }
 
     fn fail(&mut self, error: &ApiError, frames: &mut Frames) {
-        push(StreamEvent::Error { error: error::object(error) }, frames);
+        let request_id = std::mem::take(&mut self.request_id.0);
+        push(StreamEvent::Error { error: error::object(error), request_id }, frames);
     }
 
     fn full(mut self, completions: Vec<Completion>, usage: Usage) -> JsonBody {

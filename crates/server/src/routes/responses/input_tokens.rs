@@ -14,6 +14,7 @@ use crate::app::{App, blocking};
 use crate::auth::Tenant;
 use crate::error::ApiError;
 use crate::lower::Caller;
+use crate::request_id::RequestId;
 use crate::wire::responses::ResponsesRequest;
 use crate::wire::responses::response::InputTokens;
 
@@ -31,6 +32,7 @@ fn counted(app: &App, tenant: String, body: Value) -> Result<InputTokens, ApiErr
     let context = RequestContext {
         engine: app.engine.as_ref(),
         caller: Caller { response_id: String::new(), tenant },
+        request_id: &RequestId::default(),
         client_id: None,
         memory: None,
         names: app.model_names,

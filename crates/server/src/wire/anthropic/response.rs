@@ -48,6 +48,8 @@ pub enum StreamEvent {
     Error {
         /// The error.
         error: ErrorObject,
+        /// The request's id, as in the response's header.
+        request_id: String,
     },
 }
 
@@ -216,12 +218,14 @@ pub struct ServerToolUse {
 
 /// The body of every response that is not 2xx.
 #[derive(Debug, Clone, Serialize)]
-pub struct ErrorBody {
+pub struct ErrorBody<'a> {
     /// `error`
     #[serde(rename = "type")]
     pub kind: &'static str,
     /// The error.
     pub error: ErrorObject,
+    /// The request's id, as in the response's header.
+    pub request_id: &'a str,
 }
 
 /// Anthropic's error object.

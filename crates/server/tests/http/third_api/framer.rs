@@ -2,7 +2,7 @@
 
 use omnibus_engine::{Delta, Event as EngineEvent, FinishReason, Usage};
 use omnibus_server::response::{Completion, Event, Framer, Frames, JsonBody, ResponseHeader};
-use omnibus_server::{ApiError, ErrorKind};
+use omnibus_server::{ApiError, ErrorKind, RequestId};
 
 use super::wire::{self, Block, BlockDelta, Message, OutputUsage, StopReason, StreamEvent};
 
@@ -96,7 +96,7 @@ fn error_object(error: &ApiError) -> StreamEvent {
     StreamEvent::Error { error: wire::ErrorObject { kind, message: error.message().into() } }
 }
 
-pub fn error_body(error: &ApiError) -> JsonBody {
+pub fn error_body(error: &ApiError, _: &RequestId) -> JsonBody {
     JsonBody::of(&error_object(error))
 }
 
