@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -47,10 +48,12 @@ pub async fn connect(
     Extension(tenant): Extension<Tenant>,
     Extension(request_id): Extension<RequestId>,
     headers: HeaderMap,
-    upgrade: WebSocketUpgrade,
-) -> Response {
-    socket::bounded(upgrade, &app.bodies)
-        .on_upgrade(move |socket| serve(app, Origin::new(request_id, tenant.0), headers, socket))
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, ApiError> {
+    let upgrade =
+        upgrade.map_err(|why| ApiError::invalid("upgrade", format!("GET {PATH} is a WebSocket: {why}")))?;
+    Ok(socket::bounded(upgrade, &app.bodies)
+        .on_upgrade(move |socket| serve(app, Origin::new(request_id, tenant.0), headers, socket)))
 }
 
 /// The responses that are generated for one connection. Dropping it cancels them.

@@ -7,7 +7,7 @@ use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
 
 use super::scripted::RequestEvent;
-use super::{Server, server, server_with_keys};
+use super::{Server, client::get, server, server_with_keys};
 
 /// A client of one connection.
 pub struct Client(WebSocket<MaybeTlsStream<TcpStream>>);
@@ -148,6 +148,12 @@ fn invalid_messages_are_refused_and_the_connection_stays() {
     assert!(failed.iter().any(|reply| reply["error"]["code"] == "internal_error"), "{failed:?}");
     client.ask(json!("x"), "hi");
     assert_eq!(text(&client.until_done("x"), "x"), "w0 w1 ");
+}
+
+#[test]
+fn a_request_without_an_upgrade_gets_an_error_object() {
+    let plain = get(server().address, "/v1/stream");
+    assert_eq!((plain.status, &plain.error()["param"]), (400, &json!("upgrade")), "{}", plain.body);
 }
 
 #[test]
