@@ -62,7 +62,7 @@ pub const COMMANDS: &[Spec] = &[
         argument: Some(Argument {
             name: "PROMPT",
             placeholder: "PROMPT",
-            help: "The prompt; also by -p. `-` reads it from stdin.",
+            help: "The prompt; also by -p, and then this is the model, which is named by -m otherwise. `-` reads the prompt from stdin.",
             count: (0, 1),
             choices: &[],
         }),
@@ -94,8 +94,8 @@ pub const COMMANDS: &[Spec] = &[
     Spec {
         name: CommandName::Batch,
         path: &["batch"],
-        about: "Answer a file of requests, going on where an earlier run ended: `batch -i FILE -o FILE`",
-        argument: None,
+        about: "Answer a file of requests, going on where an earlier run ended: `batch [MODEL] -i FILE -o FILE`",
+        argument: Some(ONE_MODEL),
     },
     Spec {
         name: CommandName::Launch,

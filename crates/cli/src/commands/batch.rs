@@ -23,7 +23,7 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
     let key = config.client.key.clone();
     let (_own, origin) = match &config.client.url {
         Some(_) if config.model.is_some() => {
-            return Err(Error::usage("-m is for a server of its own, and --url for a running one"));
+            return Err(Error::usage("a model is for a server of its own, and --url for a running one"));
         }
         Some(_) => (None, ServerClient::new(&config.client)?.origin().to_owned()),
         None => {

@@ -1,4 +1,5 @@
-//! Arguments by position that a flag can give as well: a model by `-m`, a prompt by `-p`.
+//! Arguments by position that a flag can give as well: a model by `-m`, a prompt by `-p`. Behind `-p`, `generate` has its
+//! model by position.
 
 use crate::command_name::CommandName;
 use crate::error::Error;
@@ -12,11 +13,7 @@ pub fn take(command: CommandName, arguments: &[String], config: &mut Config) -> 
     };
     match command {
         CommandName::Generate => {
-            let Some(prompt) = arguments.first() else { return Ok(Vec::new()) };
-            if config.prompt.text.is_some() {
-                return Err(several("-p", "prompt"));
-            }
-            config.prompt.text = Some(prompt.clone());
+            arguments.first().map_or(Ok(()), |argument| take_prompt(argument, config))?;
             Ok(Vec::new())
         }
         CommandName::Convert => {
@@ -30,6 +27,7 @@ pub fn take(command: CommandName, arguments: &[String], config: &mut Config) -> 
             Ok(Vec::new())
         }
         CommandName::Chat
+        | CommandName::Batch
         | CommandName::CachePrompt
         | CommandName::BenchServe
         | CommandName::BenchEngine
@@ -56,7 +54,6 @@ pub fn take(command: CommandName, arguments: &[String], config: &mut Config) -> 
         | CommandName::Ps
         | CommandName::Launch
         | CommandName::Replay
-        | CommandName::Batch
         | CommandName::Models
         | CommandName::Doctor
         | CommandName::BenchCompare
@@ -73,4 +70,18 @@ pub fn take(command: CommandName, arguments: &[String], config: &mut Config) -> 
         | CommandName::ServiceLogs
         | CommandName::Completions => Ok(arguments.to_vec()),
     }
+}
+
+/// The prompt of `generate`, or the model where -p has the prompt.
+fn take_prompt(argument: &str, config: &mut Config) -> Result<(), Error> {
+    match (&config.prompt.text, &config.model) {
+        (None, _) => config.prompt.text = Some(argument.to_owned()),
+        (Some(_), None) => config.model = Some(argument.to_owned()),
+        (Some(_), Some(_)) => {
+            return Err(Error::usage(format!(
+                "`{argument}` is neither the prompt, which -p gives, nor the model, which -m names"
+            )));
+        }
+    }
+    Ok(())
 }

@@ -96,7 +96,7 @@ fn a_server_of_its_own_answers_and_a_failed_line_is_its_own() {
     let bad = json!({"custom_id": "bad", "url": "/v1/chat/completions", "body": {"messages": 5}});
     let vectors = json!({"custom_id": "vectors", "url": "/v1/embeddings", "body": {"input": ["a", "b"]}});
     let files = Files::new("batch-own", [bad, vectors, question(1)].into_iter());
-    let output = run(&files.arguments(&[]));
+    let output = run(&files.arguments(&["omnibus-mini"]));
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let results = files.results();
     assert_eq!(results["bad"]["response"]["status_code"], 400);

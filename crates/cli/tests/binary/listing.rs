@@ -68,14 +68,23 @@ fn run_completes_a_prompt_of_the_command_line_or_of_stdin() {
     assert_eq!(text(&piped.stdout), expected);
     check_failed(&with_stdin(&["run", "omnibus-mini"], b"\n"), 2, "missing prompt");
     check_failed(&run(&["run", "omnibus-mini", "a", "-p", "b"]), 2, "twice");
-    check_failed(&run(&["generate", "a", "-p", "b"]), 2, "by position or by -p");
+    let by_position = ["generate", "omnibus-mini", "-p", "What is two plus two?", "--max-tokens", "4"];
+    assert_eq!(result(&by_position), expected);
+    check_failed(&run(&["generate", "a", "-p", "b"]), 1, "no directory `a`");
+    check_failed(&run(&["generate", "a", "-m", "b", "-p", "c"]), 2, "`a` is neither the prompt");
 }
 
 #[test]
 fn a_model_is_named_by_position_or_by_m() {
-    for command in
-        [&["serve"][..], &["perplexity"], &["chat"], &["cache", "prompt"], &["bench", "engine"], &["pull"]]
-    {
+    for command in [
+        &["serve"][..],
+        &["perplexity"],
+        &["chat"],
+        &["cache", "prompt"],
+        &["bench", "engine"],
+        &["pull"],
+        &["batch"],
+    ] {
         let twice = [command, &["/nowhere", "-m", "/elsewhere"]].concat();
         check_failed(&run(&twice), 2, "the model is there twice");
     }
