@@ -30,9 +30,11 @@ pub struct Summary {
     pub lines: usize,
     /// Results that were there before.
     pub found: usize,
-    #[allow(missing_docs)]
+    /// Failures among them.
+    pub found_failed: usize,
+    /// Lines of this run.
     pub succeeded: usize,
-    #[allow(missing_docs)]
+    /// Lines of this run, and those that were there before.
     pub failed: usize,
     /// Tokens of this run's answers.
     pub usage: Usage,
@@ -109,7 +111,7 @@ pub async fn run(
     progress: &mut Progress,
 ) -> Result<Summary, Error> {
     let since = Instant::now();
-    let mut summary = Summary { lines: input.len(), found: journal.len(), ..Summary::default() };
+    let mut summary = Summary::of(input, journal);
     let mut lines = input.lines().map_err(Error::failed)?;
     let mut running = FuturesUnordered::new();
     loop {
@@ -136,6 +138,12 @@ fn unwritten(error: std::io::Error) -> Error {
 }
 
 impl Summary {
+    /// Before anything is sent.
+    fn of(input: &Input, journal: &Journal) -> Self {
+        let (found, found_failed) = (journal.len(), journal.len() - journal.counts().succeeded);
+        Self { lines: input.len(), found, found_failed, failed: found_failed, ..Self::default() }
+    }
+
     fn count(&mut self, answer: &Answer) {
         match answer.outcome() {
             Outcome::Succeeded => self.succeeded += 1,

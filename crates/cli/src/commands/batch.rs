@@ -47,13 +47,13 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
 }
 
 fn print(summary: &Summary, peak_bytes: Option<u64>, format: Output) {
-    let Summary { lines, found, succeeded, failed, usage, seconds } = *summary;
+    let Summary { lines, found, found_failed, succeeded, failed, usage, seconds } = *summary;
     let Usage { input_tokens: prompt_tokens, cached_tokens, output_tokens: completion_tokens, .. } = usage;
     let rate = completion_tokens as f64 / seconds.max(1e-9);
     match format {
         Output::Json => output::line(
             json!({
-                "lines": lines, "found": found, "succeeded": succeeded, "failed": failed,
+                "lines": lines, "found": found, "found_failed": found_failed, "succeeded": succeeded, "failed": failed,
                 "prompt_tokens": prompt_tokens, "cached_tokens": cached_tokens,
                 "completion_tokens": completion_tokens, "cached_share": share(cached_tokens, prompt_tokens),
                 "seconds": seconds, "completion_tokens_per_s": rate, "peak_memory_bytes": peak_bytes,
@@ -61,8 +61,12 @@ fn print(summary: &Summary, peak_bytes: Option<u64>, format: Output) {
             .to_string(),
         ),
         Output::Text => output::note(format!(
-            "{succeeded} of {lines} lines answered, {failed} failed, {found} were there; {prompt_tokens} tokens of prompts \
+            "{succeeded} of {lines} lines answered, {failed} failed, {found} were there{}; {prompt_tokens} tokens of prompts \
              ({:.0}% cached), {completion_tokens} generated, {rate:.0} a second{}",
+            match found_failed {
+                0 => String::new(),
+                count => format!(", {count} of them failed: what is removed from the results runs again"),
+            },
             100.0 * share(cached_tokens, prompt_tokens),
             peak_bytes.map(|bytes| format!("; peak memory {:.2} GB", bytes as f64 / 1e9)).unwrap_or_default()
         )),

@@ -89,6 +89,7 @@ fn a_killed_batch_goes_on_and_has_each_line_once() {
     let again = run(&files.arguments(&limits));
     let summary: Value = serde_json::from_slice(&again.stdout).unwrap();
     assert_eq!((&summary["found"], &summary["succeeded"]), (&json!(LINES), &json!(0)));
+    assert_eq!((&summary["failed"], &summary["found_failed"]), (&json!(0), &json!(0)));
 }
 
 #[test]
@@ -103,6 +104,12 @@ fn a_server_of_its_own_answers_and_a_failed_line_is_its_own() {
     assert_eq!(results["vectors"]["response"]["body"]["data"].as_array().unwrap().len(), 2);
     assert_eq!(results["line-1"]["response"]["status_code"], 200);
     assert!(text(&output.stderr).contains("2 of 3 lines answered, 1 failed"), "{}", text(&output.stderr));
+    // A failed line is not repeated, and stays a failure.
+    let again = run(&files.arguments(&[]));
+    assert_eq!(again.status.code(), Some(1), "{}", text(&again.stderr));
+    let summary = "0 of 3 lines answered, 1 failed, 3 were there, 1 of them failed";
+    assert!(text(&again.stderr).contains(summary), "{}", text(&again.stderr));
+    assert_eq!(files.results().len(), 3);
 }
 
 #[test]
