@@ -1,5 +1,6 @@
 //! Several machines that serve one model: from a host file, or as `mlx.launch` has started their processes.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -82,9 +83,9 @@ fn read(
     what: &str,
     hosts: impl Fn(&str) -> Result<Vec<Host>, String>,
 ) -> Result<Vec<Host>, Error> {
-    let failed = |why: String| Error::failed(format!("{what} {}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-    hosts(&text).map_err(failed)
+    let at = |why: &dyn Display| format!("{what} {}: {why}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| Error::usage(at(&error)))?;
+    hosts(&text).map_err(|why| Error::failed(at(&why)))
 }
 
 /// Follows a process that writes to this one's input.

@@ -39,8 +39,10 @@ fn loadable(folder: PathBuf) -> Result<PathBuf, Error> {
     gguf::file(&folder)?.map_or(Ok(folder), |file| gguf::folder(&file))
 }
 
-/// Settings whose draft model is a directory: one on the hub is downloaded unless the cache has it.
+/// Settings whose draft model is a directory: one on the hub is downloaded unless the cache has it. Fails where the draft
+/// source needs a model and none is named.
 pub fn with_local_draft(mut settings: EngineSettings) -> Result<EngineSettings, Error> {
+    check_draft(&settings)?;
     let asks =
         !matches!(settings.speculation.source, DraftSource::Off | DraftSource::Ngram | DraftSource::Mtp);
     let Some(draft) = settings.speculation.draft_model.as_ref().filter(|_| asks) else { return Ok(settings) };
@@ -56,6 +58,20 @@ pub fn with_local_draft(mut settings: EngineSettings) -> Result<EngineSettings, 
         settings.speculation.draft_model = Some(loadable(download(&id)?)?);
     }
     Ok(settings)
+}
+
+/// The engine would say it, too, but as a model that cannot be loaded.
+fn check_draft(settings: &EngineSettings) -> Result<(), Error> {
+    let needed = match settings.speculation.source {
+        DraftSource::Model => "model needs --draft-model, a smaller model with the same vocabulary",
+        DraftSource::Eagle3 => "eagle3 needs --draft-model, an EAGLE-3 head for this model",
+        DraftSource::Dflash => "dflash needs --draft-model, a DFlash head for this model",
+        DraftSource::Auto | DraftSource::Off | DraftSource::Ngram | DraftSource::Mtp => return Ok(()),
+    };
+    match settings.speculation.draft_model {
+        Some(_) => Ok(()),
+        None => Err(Error::usage(format!("--draft {needed}"))),
+    }
 }
 
 /// The model on the hub that a model argument names; `None` of directories.

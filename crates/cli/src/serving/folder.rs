@@ -7,9 +7,9 @@ use crate::error::Error;
 /// Each directory with a `config.json`, or of static embeddings with a `modules.json`, by its name, and by `org/name` one level
 /// deeper, in the order of their names.
 pub fn models(folder: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
-    let failed = |error| Error::failed(format!("--models-dir: cannot read {}: {error}", folder.display()));
+    let wrong = |error| Error::usage(format!("--models-dir: cannot read {}: {error}", folder.display()));
     let mut found = Vec::new();
-    for (name, path) in directories(folder).map_err(failed)? {
+    for (name, path) in directories(folder).map_err(wrong)? {
         if is_model(&path) {
             found.push((name, path));
             continue;

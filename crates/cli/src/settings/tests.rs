@@ -165,6 +165,7 @@ fn every_default_parses_and_every_row_reads_its_own_kind() {
             Kind::Switch => "true".into(),
             // A file that there is: tests run in the crate's folder.
             Kind::Text("FILE") => "Cargo.toml".into(),
+            Kind::Text("auto|none|DIRECTORY") => "models/omnibus-mini".into(),
             Kind::Text("PROGRAM") => "sh".into(),
             Kind::List("NAME=URL") => "x=http://x".into(),
             Kind::List("URL") => "http://x".into(),

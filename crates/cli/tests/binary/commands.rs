@@ -49,6 +49,19 @@ fn wrong_usage_is_exit_code_2() {
     check_wrong_usage(&["serve", "--tls-cert", "/no", "--tls-key", "/no"], "cannot read /no: ");
     check_wrong_usage(&["serve", "--allowed-hosts", "http://a"], "--allowed-hosts: `http://a` is not a host");
     check_wrong_usage(&["serve", "--allowed-origins", "a.example"], "`a.example` is not an origin");
+    for (source, what) in
+        [("model", "a smaller model"), ("eagle3", "an EAGLE-3 head"), ("dflash", "a DFlash head")]
+    {
+        let why = format!("--draft {source} needs --draft-model, {what}");
+        check_wrong_usage(&["serve", "--port", "0", "--draft", source], &why);
+        check_wrong_usage(&["generate", "-p", "a", "--draft", source], &why);
+    }
+    check_wrong_usage(
+        &["serve", "--generation-config", "/nowhere"],
+        "--generation-config: `/nowhere` has no generation_config.json",
+    );
+    check_wrong_usage(&["serve", "--hostfile", "/nowhere"], "--hostfile /nowhere: No such file");
+    check_wrong_usage(&["serve", "--models-dir", "/nowhere"], "--models-dir: cannot read /nowhere");
     check_wrong_usage(&["generate"], "-p");
     check_wrong_usage(&["generate", "--raw", "-p", "a", "--video", "b.mp4"], "--video");
     check_wrong_usage(&["completions", "tcsh"], "tcsh");

@@ -1,5 +1,7 @@
 //! Settings of the model: directory, served names, length and device.
 
+use std::path::PathBuf;
+
 use omnibus_engine::{CpuActivations, DeviceChoice, GenerationConfig, LongContext, NamedAdapter};
 
 use super::{ADAPTED, DEVICE, LOCAL_ENGINE, MAX, SERVE, TEXT, choose};
@@ -152,7 +154,7 @@ pub const SETTINGS: &[Setting] = &[
             config.engine.generation_config = match value.text().as_str() {
                 "auto" => GenerationConfig::Model,
                 "none" => GenerationConfig::Server,
-                directory => GenerationConfig::Directory(directory.into()),
+                directory => GenerationConfig::Directory(with_generation_config(directory)?),
             };
             Ok(())
         },
@@ -266,6 +268,17 @@ fn known_format(value: &Value, formats: Vec<(&str, &str)>) -> Result<String, Str
         true => Ok(name),
         false => Err(format!(
             "there is no format `{name}`; `omnibus models --formats` lists them, and `none` switches it off"
+        )),
+    }
+}
+
+/// A directory with sampling parameters. The engine would miss them, too, but as a model that cannot be loaded.
+fn with_generation_config(directory: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(directory);
+    match path.join("generation_config.json").is_file() {
+        true => Ok(path),
+        false => Err(format!(
+            "`{directory}` has no generation_config.json: name a directory with one, `auto` or `none`"
         )),
     }
 }
