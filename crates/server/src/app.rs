@@ -41,6 +41,8 @@ pub struct Settings {
     pub keys: Keys,
     /// Places in the engine's queue, of which a key may have a share.
     pub queue_places: usize,
+    /// Sequences that the engine runs at once.
+    pub max_num_seqs: usize,
     /// Limits on one request.
     pub limits: Limits,
     /// How long a shutdown waits for running requests.
@@ -133,6 +135,7 @@ impl Default for Settings {
             tls: None,
             keys: Keys::default(),
             queue_places: usize::MAX,
+            max_num_seqs: usize::MAX,
             limits: Limits::default(),
             shutdown_timeout: Duration::from_secs(30),
             model_names: ModelNames::default(),
@@ -163,6 +166,8 @@ pub struct App {
     pub keys: Keys,
     /// Places in the engine's queue, of which a key may have a share.
     pub queue_places: usize,
+    /// Sequences that the engine runs at once.
+    pub max_num_seqs: usize,
     /// Receives the bodies of requests.
     pub bodies: Bodies,
     /// Renders the metrics for `/metrics`.
@@ -213,6 +218,7 @@ impl App {
             root_path: settings.root_path.clone(),
             keys: settings.keys.clone(),
             queue_places: settings.queue_places,
+            max_num_seqs: settings.max_num_seqs,
             bodies: Bodies::new(settings.limits),
             metrics,
             model_names: settings.model_names,

@@ -30,7 +30,7 @@ pub fn run(config: Config, models: &[String]) -> Result<ExitCode, Error> {
     // Before there are other threads.
     let inherited = InheritedSockets::take()
         .map_err(|error| Error::usage(format!("LISTEN_FDS: cannot use a socket: {error}")))?;
-    let settings = serve_settings::settings(&config.listen, config.engine.max_queue)?;
+    let settings = serve_settings::settings(&config.listen, &config.engine)?;
     let settings = Settings {
         vllm_metrics: match config.listen.metrics_compat {
             MetricsCompat::Ours => None,

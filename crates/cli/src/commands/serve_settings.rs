@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use omnibus_batches::Store;
+use omnibus_engine::Settings as EngineSettings;
 use omnibus_server::{
     Access, BatchSettings, Clock, InheritedSockets, KeyError, Keys, Limits, Listeners, MediaUrls, Records,
     Settings, StoredResponses, Tls, Traces,
@@ -12,8 +13,8 @@ use omnibus_server::{
 use crate::error::Error;
 use crate::settings::{Listen, Page};
 
-/// The server's settings, before an engine with this many places in its queue.
-pub fn settings(listen: &Listen, queue_places: usize) -> Result<Settings, Error> {
+/// The server's settings, before an engine with these.
+pub fn settings(listen: &Listen, engine: &EngineSettings) -> Result<Settings, Error> {
     let keys = Keys::read(listen.keys.clone(), listen.key_file.clone(), Clock::default());
     let keys = keys.map_err(|error| match error {
         KeyError::File { .. } => Error::usage(format!("--api-key-file: {error}")),
@@ -38,7 +39,8 @@ pub fn settings(listen: &Listen, queue_places: usize) -> Result<Settings, Error>
         root_path: listen.root_path.clone(),
         access: Access { hosts, origins: listen.allowed_origins.clone() },
         keys,
-        queue_places,
+        queue_places: engine.max_queue,
+        max_num_seqs: engine.max_num_seqs,
         limits: Limits { body_bytes: listen.body_bytes, ..Limits::default() },
         shutdown_timeout: Duration::from_secs_f64(listen.shutdown_timeout_s),
         model_names: listen.model_names,

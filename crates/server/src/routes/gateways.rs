@@ -19,7 +19,8 @@ pub async fn server_info(State(app): State<Arc<App>>) -> Result<Json<Value>, Api
             ("version".to_owned(), env!("CARGO_PKG_VERSION").into()),
             ("tp_size".to_owned(), 1.into()),
             ("dp_size".to_owned(), 1.into()),
-            ("max_running_requests".to_owned(), app.queue_places.into()),
+            ("max_running_requests".to_owned(), app.max_num_seqs.into()),
+            ("max_queued_requests".to_owned(), app.queue_places.into()),
         ]);
     }
     Ok(Json(info))

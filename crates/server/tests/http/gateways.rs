@@ -1,9 +1,19 @@
 //! What gateways read of a replica.
 
+use omnibus_server::Settings;
 use serde_json::json;
 
 use super::client::get;
-use super::server;
+use super::{server, server_with};
+
+/// SGLang's `max_running_requests` counts what runs at once, and its `max_queued_requests` what waits.
+#[test]
+fn a_server_says_its_limits() {
+    let server = server_with(Settings { max_num_seqs: 7, queue_places: 90, ..Settings::default() });
+    let info = get(server.address, "/server_info").json();
+    let shown = ["tp_size", "max_running_requests", "max_queued_requests"].map(|name| &info[name]);
+    assert_eq!(shown, [&json!(1), &json!(7), &json!(90)]);
+}
 
 #[test]
 fn a_replica_says_what_it_serves_and_how_much_it_has_to_do() {
@@ -16,7 +26,6 @@ fn a_replica_says_what_it_serves_and_how_much_it_has_to_do() {
             "{path}"
         );
     }
-    assert_eq!(get(server.address, "/server_info").json()["tp_size"], 1);
     for path in ["/v1/loads?include=all", "/loads"] {
         let loads = get(server.address, path).json();
         assert_eq!(
