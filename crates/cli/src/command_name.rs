@@ -31,6 +31,8 @@ pub enum CommandName {
     Doctor,
     /// `omnibus bench serve`
     BenchServe,
+    /// `omnibus bench prefix`
+    BenchPrefix,
     /// `omnibus bench engine`
     BenchEngine,
     /// `omnibus bench speculation`

@@ -47,6 +47,15 @@ const MODELS: Argument = Argument {
     choices: &[],
 };
 
+/// A model of a running server.
+const SERVED_MODEL: Argument = Argument {
+    name: "MODEL",
+    placeholder: "MODEL",
+    help: "A served name; also by -m. Default: the first served one.",
+    count: (0, 1),
+    choices: &[],
+};
+
 /// Every command.
 pub const COMMANDS: &[Spec] = &[
     Spec {
@@ -161,13 +170,13 @@ pub const COMMANDS: &[Spec] = &[
         name: CommandName::BenchServe,
         path: &["bench", "serve"],
         about: "Benchmark a server: latency percentiles and throughput",
-        argument: Some(Argument {
-            name: "MODEL",
-            placeholder: "MODEL",
-            help: "A served name; also by -m. Default: the first served one.",
-            count: (0, 1),
-            choices: &[],
-        }),
+        argument: Some(SERVED_MODEL),
+    },
+    Spec {
+        name: CommandName::BenchPrefix,
+        path: &["bench", "prefix"],
+        about: "Benchmark a server's prefix cache: time to first token of new prompts, and of prompts whose first half was sent before",
+        argument: Some(SERVED_MODEL),
     },
     Spec {
         name: CommandName::BenchEngine,

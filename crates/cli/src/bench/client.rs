@@ -28,6 +28,8 @@ pub struct RequestTiming {
     pub whole: Duration,
     /// The server's count, if it reports usage.
     pub prompt_tokens: Option<usize>,
+    /// Cached tokens among them, if it reports that.
+    pub cached_tokens: Option<usize>,
     /// The server's count; without usage, the number of chunks with text.
     pub output_tokens: usize,
 }
@@ -136,6 +138,7 @@ pub struct Reader {
     pending: Vec<u8>,
     texts: Vec<Duration>,
     usage: Option<(usize, usize)>,
+    cached: Option<usize>,
 }
 
 impl Reader {
@@ -166,6 +169,8 @@ impl Reader {
         let count = |name: &str| chunk["usage"][name].as_u64().map(|count| count as usize);
         if let (Some(prompt), Some(output)) = (count("prompt_tokens"), count("completion_tokens")) {
             self.usage = Some((prompt, output));
+            let cached = chunk["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64();
+            self.cached = cached.map(|count| count as usize);
         }
         Ok(())
     }
@@ -179,6 +184,7 @@ impl Reader {
             gaps,
             whole,
             prompt_tokens: self.usage.map(|(prompt, _)| prompt),
+            cached_tokens: self.cached,
             output_tokens: self.usage.map_or(self.texts.len(), |(_, output)| output),
         })
     }
@@ -218,7 +224,7 @@ mod tests {
             ("data: {\"choices\":[{\"delta\":{\"cont", 5),
             ("ent\":\"a\"}}]}\r\n\r\n", 10),
             (
-                "data: {\"choices\":[{\"text\":\"b\"}]}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":9}}\n\ndata: [DONE]\n\n",
+                "data: {\"choices\":[{\"text\":\"b\"}]}\n\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":9,\"prompt_tokens_details\":{\"cached_tokens\":3}}}\n\ndata: [DONE]\n\n",
                 30,
             ),
         ]);
@@ -227,6 +233,7 @@ mod tests {
             gaps: vec![ms(20)],
             whole: ms(100),
             prompt_tokens: Some(7),
+            cached_tokens: Some(3),
             output_tokens: 9,
         };
         assert_eq!(timing, Ok(expected));

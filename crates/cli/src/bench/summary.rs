@@ -214,6 +214,7 @@ mod tests {
             gaps: vec![ms(10), ms(20)],
             whole: ms(45),
             prompt_tokens: Some(100),
+            cached_tokens: None,
             output_tokens: 4,
         };
         let run =

@@ -3,6 +3,7 @@
 mod batch;
 mod bench_energy;
 mod bench_engine;
+mod bench_prefix;
 mod bench_report;
 mod bench_serve;
 mod bench_sim;
@@ -89,6 +90,7 @@ pub fn run(args: &ParsedArgs) -> Result<ExitCode, Error> {
             DoctorSubject::Report(path) => doctor_report::run(path, &config),
         },
         CommandName::BenchServe => bench_serve::run(&config),
+        CommandName::BenchPrefix => bench_prefix::run(&config),
         CommandName::BenchEngine => bench_engine::run(&config),
         CommandName::BenchEnergy => bench_energy::run(&config),
         CommandName::BenchReport => bench_report::run(&config),

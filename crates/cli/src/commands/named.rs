@@ -30,6 +30,7 @@ pub fn take(command: CommandName, arguments: &[String], config: &mut Config) -> 
         | CommandName::Batch
         | CommandName::CachePrompt
         | CommandName::BenchServe
+        | CommandName::BenchPrefix
         | CommandName::BenchEngine
         | CommandName::BenchEnergy
         | CommandName::BenchReport

@@ -183,6 +183,8 @@ const UPLOADING: &[CommandName] = &[CommandName::Convert, CommandName::Push];
 const QUANTIZED: &[CommandName] = &[CommandName::Convert, CommandName::Perplexity];
 const PERPLEXITY: &[CommandName] = &[CommandName::Perplexity];
 const BENCH: &[CommandName] = &[CommandName::BenchServe];
+/// Benchmarks of a running server.
+const CLIENT_BENCH: &[CommandName] = &[CommandName::BenchServe, CommandName::BenchPrefix];
 const MODELS: &[CommandName] = &[CommandName::Models];
 const DOCTOR: &[CommandName] = &[CommandName::Doctor];
 /// Commands that plan for a Mac that is not there.
@@ -199,7 +201,10 @@ const COMPARE: &[CommandName] = &[CommandName::BenchCompare];
 /// Commands that make random weights.
 const RANDOM_WEIGHTS: &[CommandName] = &[CommandName::BenchEngine, CommandName::Doctor];
 const SIM: &[CommandName] = &[CommandName::BenchSim];
-const LOAD: &[CommandName] = &[CommandName::BenchServe, CommandName::BenchReport, CommandName::BenchSim];
+const LOAD: &[CommandName] =
+    &[CommandName::BenchServe, CommandName::BenchPrefix, CommandName::BenchReport, CommandName::BenchSim];
+/// Commands whose requests arrive by themselves.
+const ARRIVALS: &[CommandName] = &[CommandName::BenchServe, CommandName::BenchReport, CommandName::BenchSim];
 /// Commands that send load to servers.
 const SENT_LOAD: &[CommandName] = &[CommandName::BenchServe, CommandName::BenchReport];
 /// Commands that do not choose the number of sequences themselves.
@@ -227,6 +232,7 @@ const JSON: &[CommandName] = &[
     CommandName::Doctor,
     CommandName::CacheList,
     CommandName::BenchServe,
+    CommandName::BenchPrefix,
     CommandName::BenchEngine,
     CommandName::BenchSpeculation,
     CommandName::BenchEnergy,

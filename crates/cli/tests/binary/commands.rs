@@ -256,6 +256,30 @@ fn a_retry_is_sampled_anew() {
 }
 
 #[test]
+fn bench_prefix_measures_what_the_prefix_cache_gives() {
+    let bench = |flags: &[&str]| {
+        let server = Server::start(&[&["--log", "error"], flags].concat());
+        let url = format!("http://{}/v1", server.address);
+        let load = ["--num-prompts", "4", "--input-len", "96", "--output-len", "2"];
+        let command = [&["bench", "prefix", "--url", &url], &load[..]].concat();
+        let json: Value = serde_json::from_str(&result(&[&command[..], &["--json"]].concat())).unwrap();
+        (json, result(&command))
+    };
+    let (json, table) = bench(&[]);
+    let share = |json: &Value, round: &str| json[round]["cached_share"].as_f64().unwrap();
+    // The chat template's beginning is cached in both rounds. A second run finds nothing of the first.
+    assert!(share(&json, "cold") < 0.25 && share(&json, "warm") > 0.35, "{json}");
+    for round in ["cold", "warm"] {
+        assert!(json[round]["ttft_ms"]["p50"].as_f64().unwrap() > 0.0, "{json}");
+        assert!(table.lines().any(|line| line.starts_with(round) && line.ends_with('%')), "{table}");
+    }
+    let medians = ["cold", "warm"].map(|round| json[round]["ttft_ms"]["p50"].as_f64().unwrap());
+    assert!((json["ttft_ratio"].as_f64().unwrap() - medians[0] / medians[1]).abs() < 1e-6, "{json}");
+    let (json, _) = bench(&["--prefix-cache", "off"]);
+    assert_eq!((share(&json, "cold"), share(&json, "warm")), (0.0, 0.0), "{json}");
+}
+
+#[test]
 fn bench_serve_measures_a_server() {
     let server = Server::start(&["--log", "error"]);
     let url = format!("http://{}/v1", server.address);

@@ -1,6 +1,6 @@
 //! Settings of the load of `bench`.
 
-use super::{BENCH, LOAD, MAX, SENT_LOAD, choose};
+use super::{ARRIVALS, BENCH, CLIENT_BENCH, LOAD, MAX, SENT_LOAD, choose};
 use crate::settings::config::{Dataset, Endpoint};
 use crate::settings::{Kind, Scope, Setting, choice};
 
@@ -12,7 +12,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("URL"),
         default: "http://127.0.0.1:8000/v1",
         section: "Load",
-        commands: BENCH,
+        commands: CLIENT_BENCH,
         scope: Scope::FlagOnly,
         help: "Base URL of a server with an OpenAI API.",
         set: |config, value| {
@@ -29,7 +29,7 @@ pub const SETTINGS: &[Setting] = &[
         ]),
         default: "chat",
         section: "Load",
-        commands: BENCH,
+        commands: CLIENT_BENCH,
         scope: Scope::FlagOnly,
         help: "API to benchmark.",
         set: choose,
@@ -57,7 +57,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Load",
         commands: LOAD,
         scope: Scope::FlagOnly,
-        help: "Number of requests to measure.",
+        help: "Number of requests to measure; `bench prefix` measures so many twice.",
         set: |config, value| {
             config.bench.num_prompts = value.count() as usize;
             Ok(())
@@ -69,7 +69,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Count(0, 1000),
         default: "1",
         section: "Load",
-        commands: BENCH,
+        commands: CLIENT_BENCH,
         scope: Scope::FlagOnly,
         help: "Number of requests to send before the measurement, one after the other.",
         set: |config, value| {
@@ -125,7 +125,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Number(0.001, 1e6),
         default: "",
         section: "Load",
-        commands: LOAD,
+        commands: ARRIVALS,
         scope: Scope::FlagOnly,
         help: "Requests per second of a Poisson process, independent of earlier requests' progress.",
         set: |config, value| {
@@ -139,7 +139,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Number(0.0, 100.0),
         default: "0",
         section: "Load",
-        commands: BENCH,
+        commands: CLIENT_BENCH,
         scope: Scope::FlagOnly,
         help: "Sampling temperature of the requests.",
         set: |config, value| {

@@ -31,6 +31,7 @@ pub const SETTINGS: &[Setting] = &[
             CommandName::RemoveModels,
             CommandName::CachePrompt,
             CommandName::BenchServe,
+            CommandName::BenchPrefix,
             CommandName::BenchEngine,
             CommandName::BenchSpeculation,
             CommandName::BenchEnergy,

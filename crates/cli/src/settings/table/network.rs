@@ -45,13 +45,14 @@ pub const SETTINGS: &[Setting] = &[
         commands: &[
             CommandName::Serve,
             CommandName::BenchServe,
+            CommandName::BenchPrefix,
             CommandName::Ps,
             CommandName::Launch,
             CommandName::Replay,
             CommandName::Batch,
         ],
         scope: Scope::Everywhere,
-        help: "API key that clients must send; may be repeated. Without one, all requests are accepted. `bench serve`, `ps`, `launch`, `replay` and `batch` send the first.",
+        help: "API key that clients must send; may be repeated. Without one, all requests are accepted. `bench serve`, `bench prefix`, `ps`, `launch`, `replay` and `batch` send the first.",
         set: |config, value| {
             config.listen.keys = value.list();
             config.bench.api_key = value.list().into_iter().next();
