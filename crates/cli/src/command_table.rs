@@ -134,7 +134,13 @@ pub const COMMANDS: &[Spec] = &[
         name: CommandName::Convert,
         path: &["convert"],
         about: "Write a model in mlx-lm's layout: quantized, cast or dequantized",
-        argument: Some(ONE_MODEL),
+        argument: Some(Argument {
+            name: "MODEL",
+            placeholder: "MODEL",
+            help: "Model directory, or `org/name[@revision]` on the hub; also by -m or --hf-path.",
+            count: (0, 1),
+            choices: &[],
+        }),
     },
     Spec {
         name: CommandName::Perplexity,

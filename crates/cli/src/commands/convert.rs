@@ -18,7 +18,7 @@ use crate::{model, output, progress};
 pub fn run(config: &Config) -> Result<ExitCode, Error> {
     let settings = &config.conversion;
     let Some(from) = settings.from.as_deref() else {
-        return Err(Error::usage("missing model: pass --hf-path DIRECTORY or org/name"));
+        return Err(Error::usage("missing model: name a directory or org/name by position, -m or --hf-path"));
     };
     let packing = packing(settings)?;
     let upload = settings.upload.as_deref().map(push::destination).transpose()?;

@@ -110,6 +110,17 @@ fn packing_a_packed_model_says_what_stays() {
 }
 
 #[test]
+fn the_help_of_a_command_that_needs_a_model_has_no_default_for_it() {
+    check_wrong_usage(
+        &["convert"],
+        "missing model: name a directory or org/name by position, -m or --hf-path",
+    );
+    let help = result(&["convert", "--help"]);
+    assert!(!help.contains("Default: the model embedded in this binary"), "{help}");
+    assert!(result(&["chat", "--help"]).contains("Default: the model embedded in this binary"));
+}
+
+#[test]
 fn help_and_version_are_results() {
     assert!(result(&["--help"]).contains("serve"));
     assert!(result(&["--version"]).starts_with("omnibus "));

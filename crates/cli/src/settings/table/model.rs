@@ -38,7 +38,7 @@ pub const SETTINGS: &[Setting] = &[
             CommandName::BenchReport,
         ],
         scope: Scope::FlagOnly,
-        help: "Model directory, or `org/name[@revision]` on the hub; for `bench serve` a served name, for `launch` one or the other, for `replay` that of its own server. Default: the embedded model, or the first served one.",
+        help: "Model directory, or `org/name[@revision]` on the hub; for `bench serve` a served name, for `launch` one or the other, for `replay` that of its own server. Default: the embedded model, or the first served one; none for `convert`, `plan`, `pull` and `rm`.",
         set: |config, value| {
             config.model = Some(value.text());
             Ok(())
