@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 pub use watch::Limit;
 use watch::Watch;
 
+use crate::process;
+
 /// How often running jobs are looked at.
 const POLL: Duration = Duration::from_millis(20);
 
@@ -212,10 +214,13 @@ impl Running {
         }
     }
 
+    /// Ends it with the servers that it started, which a killed test program leaves behind.
     fn stop(&mut self) {
+        let started = process::descendants(self.child.id());
         // It may have ended meanwhile.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        process::kill(&started);
     }
 }
 
@@ -252,6 +257,26 @@ mod tests {
         let failed = run(vec![shell("long", "exec sleep 100"), shell("short", "exit 3")], 2, none).err();
         assert_eq!(failed.as_deref(), Some("short failed (exit status: 3)"));
         assert!(since.elapsed() < Duration::from_secs(50));
+    }
+
+    #[test]
+    fn a_job_that_is_stopped_leaves_no_process_behind() {
+        // A shell in a shell: `sleep` is a grandchild.
+        let job = shell("long", "sh -c 'sleep 600 & echo $!; wait'; true");
+        let Ok(mut running) = Running::start(job) else { panic!("no shell") };
+        let Ok(piece) = running.pieces.recv() else { panic!("no output") };
+        let sleep = String::from_utf8_lossy(&piece).trim().to_owned();
+        running.stop();
+        let mut ps = Command::new("ps");
+        ps.args(["-o", "stat=", "-p", &sleep]);
+        let mut runs =
+            || ps.output().is_ok_and(|output| !matches!(output.stdout.trim_ascii_start(), [] | [b'Z', ..]));
+        // It is killed, and ends a moment later.
+        let until = Instant::now() + Duration::from_secs(60);
+        while runs() {
+            assert!(Instant::now() < until, "{sleep} runs");
+            thread::sleep(POLL);
+        }
     }
 
     #[test]

@@ -44,6 +44,36 @@ pub fn output(mut command: Command) -> Result<String, String> {
     String::from_utf8(output.stdout).map_err(|_| format!("`{name}` printed invalid UTF-8"))
 }
 
+/// The processes that a process has started, and that these have started, if they still run.
+pub fn descendants(process: u32) -> Vec<u32> {
+    let mut ps = Command::new("ps");
+    ps.args(["-A", "-o", "pid=", "-o", "ppid="]);
+    let listed = output(ps).unwrap_or_default();
+    let pairs: Vec<(u32, u32)> = listed.lines().filter_map(pair).collect();
+    let mut found = vec![process];
+    let mut at = 0;
+    while let Some(parent) = found.get(at).copied() {
+        found.extend(pairs.iter().filter(|(_, of)| *of == parent).map(|(child, _)| *child));
+        at += 1;
+    }
+    found.split_off(1)
+}
+
+/// Two numbers of a line.
+fn pair(line: &str) -> Option<(u32, u32)> {
+    let mut numbers = line.split_whitespace().map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// Kills processes that may have ended already.
+pub fn kill(processes: &[u32]) {
+    let mut kill = Command::new("kill");
+    kill.arg("-KILL").args(processes.iter().map(u32::to_string));
+    if !processes.is_empty() {
+        let _ = kill.stdin(Stdio::null()).stderr(Stdio::null()).status();
+    }
+}
+
 /// The command line, without the folder of the program.
 fn shown(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
