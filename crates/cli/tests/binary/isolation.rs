@@ -109,6 +109,30 @@ fn an_engine_that_hangs_is_restarted() {
 }
 
 #[test]
+fn a_request_ends_after_its_limit_while_the_engine_hangs() {
+    let server = Server::start(&["--log", "off", "--watchdog-s", "600", "--request-timeout", "0.5"]);
+    let ask = || post(server.address, TEXT, r#"{"prompt":"a","max_tokens":4}"#);
+    // The status has the process once the engine has reported, which a request makes it do.
+    let mut hanging = 0;
+    while hanging == 0 {
+        ask();
+        hanging = process(&server);
+    }
+    assert!(signal(hanging, "STOP"));
+    let reply = ask();
+    assert_eq!((reply.status, reply.error()["code"].as_str()), (504, Some("timeout")), "{}", reply.body);
+    assert_eq!(reply.error()["message"], "the request timed out after 0.5 s");
+    assert!(signal(hanging, "CONT"));
+    // The engine goes on, and gets the cancellation.
+    let mut now = engine(&server);
+    while (&now["running"], &now["queued"]) != (&json!(0), &json!(0)) {
+        std::thread::yield_now();
+        now = engine(&server);
+    }
+    assert_eq!(process(&server), hanging, "it was not restarted");
+}
+
+#[test]
 fn an_engine_that_resumes_within_the_grace_period_ends_by_itself() {
     let mut server = Server::start(&["--log", "error", "--watchdog-s", "3"]);
     let bodies = requests(1);

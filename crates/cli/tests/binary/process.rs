@@ -38,6 +38,7 @@ pub fn text(bytes: &[u8]) -> String {
 
 /// Sends a signal. False when there is no such process.
 pub fn signal(process: u32, name: &str) -> bool {
+    assert_ne!(process, 0, "that is every process of the tests' own group");
     let mut kill = Command::new("kill");
     kill.arg(format!("-{name}")).arg(process.to_string()).stderr(Stdio::null());
     kill.status().unwrap().success()

@@ -206,6 +206,7 @@ impl LoadedModel {
         let (events_tx, events) = tokio::sync::mpsc::unbounded_channel();
         let output_text = text.output_text(&request, &job.request.prompt);
         let budget = self.reasoning_budget(&request, &job);
+        let timeout_s = job.timeout_s;
         let jobs = std::iter::once(id).chain(budget.as_ref().map(ReasoningBudget::next_id)).collect();
         let output = RequestOutput::new(&request, (name, adapter), &job, (output_text, budget), events_tx);
         self.requests.insert(id, output, admission);
@@ -214,7 +215,8 @@ impl LoadedModel {
             self.requests.remove(id);
             return Err(Failure::unavailable("the engine has stopped"));
         }
-        Ok(EventStream::new(request.id, events, CancelOnDrop { jobs, commands: self.commands.clone() }))
+        let cancel_on_drop = CancelOnDrop { jobs, commands: self.commands.clone() };
+        Ok(EventStream::new(request.id, events, timeout_s, cancel_on_drop))
     }
 }
 
