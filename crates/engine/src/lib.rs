@@ -57,7 +57,6 @@ mod supervisor;
 mod token_engine;
 mod token_logits;
 mod transcription;
-mod visible_gpus;
 mod whisper;
 mod worker;
 

@@ -185,10 +185,7 @@ fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -
     runner.set_processors(all_processors(source, processors, settings));
     runner.set_media(media);
     runner.set_draft(draft);
-    // Steps of one rank alone would wait for the others.
-    if group.is_none() {
-        warm_up::warm_up(&mut runner, settings).map_err(StartError::new)?;
-    }
+    warm_up::warm_up(&mut runner, settings).map_err(StartError::new)?;
     runner.set_prompt_cache(prompt_file.as_ref().and_then(prompt_file::PromptFile::cache));
     let traits = runner.traits();
     let offload = kv_offload::KvOffload::open(settings, source, &traits.kv, &capacity)?;

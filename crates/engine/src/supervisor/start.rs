@@ -18,7 +18,6 @@ use crate::message::{Command, CommandSender, JobReport, Ready};
 use crate::process::wire::Start;
 use crate::settings::Settings;
 use crate::status::{EngineStatus, ReplicaStatus};
-use crate::visible_gpus::visible_from;
 
 /// Receives reports and state changes.
 pub(crate) struct Outputs {
@@ -110,7 +109,10 @@ fn start_of_replica(start: &Start, replica: usize) -> Start {
 /// How a replica's process is started: each begins with a GPU of its own, where there are any.
 fn isolation_of_replica(isolation: &Isolation, settings: &Settings, replica: usize) -> Isolation {
     let (ranks, replicas) = (settings.tensor_parallel_size.max(1), settings.data_parallel_size);
-    let gpus = (replicas > 1).then(|| visible_from(replica * ranks, replicas * ranks));
+    let gpus = match replicas {
+        0 | 1 => None,
+        _ => mlx::environment::gpus_from(replica * ranks, replicas * ranks),
+    };
     let variables = isolation.variables.iter().cloned().chain(gpus).collect();
     Isolation { variables, ..isolation.clone() }
 }

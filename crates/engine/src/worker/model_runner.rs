@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use mlx::{Array, Dtype};
 use omnibus_kv::BlockId;
 use omnibus_model::{
-    AdapterId, Batch, BlockBytes, Blueprint, KernelChoice, KvCache, KvPath, KvStorage, Model, MultimodalRows, PassOutput,
-    PromptCache, RotaryAxes, Segment, take_rows,
+    AdapterId, Batch, BlockBytes, Blueprint, KernelChoice, KvCache, KvPath, KvStorage, Model, MultimodalRows,
+    PassOutput, PromptCache, RotaryAxes, Segment, take_rows,
 };
 
 use super::alignment::PendingAlignment;

@@ -12,6 +12,7 @@ mod exchange;
 mod follower;
 mod group;
 mod launch;
+mod load_wait;
 mod messages;
 mod peer_exchange;
 mod place;
@@ -30,8 +31,7 @@ pub(crate) use messages::FollowerStart;
 pub(super) use place::Place;
 pub(super) use ranked_device::RankedDevice;
 pub(super) use rules::{
-    check_step_bytes, settings_of_a_rank, weight_devices, without_encoders, without_head,
-    without_masked_head,
+    check_step_bytes, settings_of_a_rank, weight_devices, without_encoders, without_head, without_masked_head,
 };
 pub(super) use stage_chain::{LaterStages, LoadingStages, agree};
 pub(super) use staged_device::StagedDevice;

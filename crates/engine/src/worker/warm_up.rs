@@ -77,6 +77,8 @@ pub(super) fn compile_ahead(model: &Model, capacity: &Capacity, settings: &Setti
 /// Runs warm-up steps, if the settings say so. A failure is no error: requests may fit where these steps do not.
 pub(super) fn warm_up(runner: &mut ModelRunner, settings: &Settings) -> mlx::Result<()> {
     let steps: &[&[usize]] = match settings.warm_up {
+        // Steps of one rank alone would wait for the others.
+        _ if settings.tensor_parallel_size > 1 => return Ok(()),
         WarmUp::Auto if runner.compiles() => &STEPS,
         WarmUp::On => &STEPS,
         WarmUp::Off if runner.uses_step_graphs() => &COMPARED_STEPS,

@@ -1,6 +1,6 @@
 //! Exchanges of rows between the GPUs of several processes on one machine, by kernels that write to each other's memory.
 //!
-//! A packet has eight bytes of data and the number of its exchange, so that whoever reads it knows when it is there. Two halves of
+//! A packet has eight bytes of data and the number of its exchange, so that its reader knows when it is there. Two halves of
 //! the memory are used in turn: a rank sends the packets of an exchange only after it has read those of the one before it from all
 //! others, who have then read those of the one before that. Source: the low-latency protocol of NCCL.
 
@@ -15,6 +15,7 @@ use super::source::PEER_ROWS;
 use crate::array::Array;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::shape::concatenate;
 
 /// Bytes by which another process opens a memory.
 pub const HANDLE_BYTES: usize = 64;
@@ -81,7 +82,11 @@ impl PeerRows {
                 int("SUM", i32::from(self.together == Together::Sum)),
                 int("NT", THREADS),
             ],
-            groups: [packets.div_euclid(PACKETS_OF_A_GROUP) + i32::from(packets % PACKETS_OF_A_GROUP > 0), self.rows, 1],
+            groups: [
+                packets.div_euclid(PACKETS_OF_A_GROUP) + i32::from(packets % PACKETS_OF_A_GROUP > 0),
+                self.rows,
+                1,
+            ],
             threads: THREADS,
             outputs: vec![(shape, self.dtype)],
         }
@@ -183,7 +188,7 @@ impl PeerGroup {
             self.launch(spec(part.dims::<2>()?[0]).plan(), &part)
         });
         let parts = parts.collect::<Result<Vec<_>>>()?;
-        crate::concatenate(&parts.iter().collect::<Vec<_>>(), -2)
+        concatenate(&parts.iter().collect::<Vec<_>>(), -2)
     }
 
     fn launch(&self, plan: Option<Plan>, own: &Array) -> Result<Array> {

@@ -250,9 +250,7 @@ impl Kernel {
         let more: &[&str] = match self.needs {
             Needs::Dialect => &[],
             Needs::TensorCores => &[include_str!("dialect/cuda_mma.h")],
-            Needs::Warpgroups => {
-                &[include_str!("dialect/cuda_mma.h"), include_str!("dialect/cuda_wgmma.h")]
-            }
+            Needs::Warpgroups => &[include_str!("dialect/cuda_mma.h"), include_str!("dialect/cuda_wgmma.h")],
             Needs::Peers => &[include_str!("dialect/cuda_peers.h")],
         };
         header.extend(more.iter().map(|text| without_comments(text)));

@@ -6,12 +6,12 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use omnibus_model::{Exchange, KernelChoice, Shard, Source};
 
 use super::exchange::SocketExchange;
 use super::launch::{GroupStart, RankLaunch};
+use super::load_wait::LoadWait;
 use super::messages::{FromFollower, ToFollower};
 use super::peer_exchange::PeerExchange;
 use super::place::Place;
@@ -30,43 +30,6 @@ pub(in crate::worker) struct RankGroup {
     load: LoadWait,
     /// Whether the end of a follower ends this process: from when all have loaded until the group is dropped.
     watched: Arc<AtomicBool>,
-}
-
-/// How long followers may load.
-#[derive(Clone, Copy)]
-pub(super) struct LoadWait {
-    started: Instant,
-    watchdog: Duration,
-}
-
-impl LoadWait {
-    /// From now on. `watchdog`: how long a rank may be silent.
-    pub(super) fn start(watchdog: Duration) -> Self {
-        Self { started: Instant::now(), watchdog }
-    }
-
-    /// What a follower replies when it has loaded its part: once this process has its own, after as long as that took and the
-    /// watchdog's time at most. Fails if it refuses, or has ended.
-    pub(super) fn reply(self, place: Place, socket: &mut UnixStream) -> Result<FromFollower, StartError> {
-        let failed = |why: String| {
-            StartError::new(format!("rank {} of the model cannot start: {why}", place.number()))
-        };
-        let io_failed = |error: io::Error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                failed(format!("it has not loaded its part after {} s", self.started.elapsed().as_secs()))
-            }
-            _ => failed(error.to_string()),
-        };
-        socket.set_read_timeout(Some(self.started.elapsed() + self.watchdog)).map_err(io_failed)?;
-        match frames::read(socket).map_err(io_failed)? {
-            Some(FromFollower::Refused(why)) => Err(failed(why)),
-            Some(loaded) => {
-                socket.set_read_timeout(Some(self.watchdog)).map_err(io_failed)?;
-                Ok(loaded)
-            }
-            None => Err(failed("its process has ended".to_owned())),
-        }
-    }
 }
 
 impl RankGroup {
@@ -154,6 +117,8 @@ impl Drop for RankGroup {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// What becomes of a group whose only follower says this, within the watchdog's time.

@@ -19,7 +19,6 @@ use super::rules::on_gpu;
 use crate::cluster::{Cluster, RemoteCommand, start_remote};
 use crate::error::StartError;
 use crate::settings::Settings;
-use crate::visible_gpus::visible_from;
 
 /// How long a process on another machine has to listen, at least.
 const REMOTE_START: Duration = Duration::from_secs(30);
@@ -102,7 +101,10 @@ impl GroupStart<'_> {
             variables: self.launch.variables.clone(),
         };
         let Some(cluster) = self.cluster else {
-            let gpus = on_gpu().then(|| visible_from(place.rank(), mlx::device::gpu_count()));
+            let gpus = match on_gpu() {
+                true => mlx::environment::gpus_from(place.rank(), mlx::device::gpu_count()),
+                false => None,
+            };
             let (child, mut socket) = self.launch.spawn(gpus).map_err(failed)?;
             watch(number, (child, None), Arc::clone(self.watched)).map_err(failed)?;
             (self.launch.send)(&mut socket, start).map_err(failed)?;

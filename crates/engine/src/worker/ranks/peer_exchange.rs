@@ -8,7 +8,7 @@ use mlx::Array;
 use mlx::gpu::{PeerGroup, PeerMemory, Together};
 use omnibus_model::Exchange;
 
-use super::group::LoadWait;
+use super::load_wait::LoadWait;
 use super::messages::{FromFollower, ToFollower};
 use super::place::Place;
 use crate::error::StartError;

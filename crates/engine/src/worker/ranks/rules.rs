@@ -75,7 +75,9 @@ pub(in crate::worker) fn settings_of_a_rank(settings: &Settings) -> Result<Setti
     }
     if on_gpu() && processes > mlx::device::gpu_count() {
         let (flag, gpus) = ("--tensor-parallel-size", mlx::device::gpu_count());
-        return Err(StartError::new(format!("{flag} {processes} needs as many GPUs; this machine has {gpus}")));
+        return Err(StartError::new(format!(
+            "{flag} {processes} needs as many GPUs; this machine has {gpus}"
+        )));
     }
     let mut own = settings.clone();
     let share = |bytes: u64| bytes / processes as u64;

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use omnibus_model::{KernelChoice, Model, Source};
 
-use super::group::LoadWait;
 use super::launch::{GroupStart, RankLaunch, end_group};
+use super::load_wait::LoadWait;
 use super::messages::{FromFollower, FromLastStage, ToFollower};
 use super::place::Place;
 use super::stage_groups::{StageGroups, least_of};
@@ -102,7 +102,8 @@ impl LoadingStages {
         (capacity.blocks, capacity.max_context) = least_of(&stages).map_err(StartError::new)?;
         // Smaller ones are for GPUs.
         capacity.smaller.clear();
-        let allocate = [ToFollower::Allocate { blocks: capacity.blocks.clone(), kernels: KernelChoice::default() }];
+        let allocate =
+            [ToFollower::Allocate { blocks: capacity.blocks.clone(), kernels: KernelChoice::default() }];
         for socket in &mut self.sockets {
             frames::write(socket, &allocate).map_err(StartError::new)?;
         }
