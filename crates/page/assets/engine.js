@@ -5,6 +5,7 @@ import { bytes, el, failure, number, table } from "./dom.js";
 import { bar, bars, spark as line } from "./plots.js";
 
 const POINTS = 120;
+const TOGETHER_MS = 100;
 /** How many steps are shown, one bar each. */
 const STEPS = 32;
 /** Rows of a table. */
@@ -62,7 +63,10 @@ function take(shown, event) {
     shown.before = shown.requests;
     shown.requests = { ...event, at: performance.now() };
   } else if (event.type === "status") {
-    shown.history.push({ at: performance.now(), status: event });
+    const at = performance.now();
+    // A busy page reads several at once: there is no rate between them.
+    if (at - shown.history.at(-1)?.at < TOGETHER_MS) shown.history.pop();
+    shown.history.push({ at, status: event });
     if (shown.history.length > POINTS) shown.history.shift();
   }
 }
