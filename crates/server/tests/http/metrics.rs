@@ -9,7 +9,7 @@ use super::{server, server_with};
 
 const PAGE: &str = include_str!("../../../../docs/metrics.md");
 
-/// Metrics that a scripted engine without keys and batches does not record: it has no steps, no sensor of energy, no sound and
+/// Metrics that a scripted engine without keys and batches does not record: it has no steps, no sensor of energy, no sound, no watch of memory and
 /// no restart, and clients of chat completions cannot send unknown fields.
 const NOT_SCRIPTED: &[&str] = &[
     "omnibus_batch_requests_total",
@@ -22,6 +22,7 @@ const NOT_SCRIPTED: &[&str] = &[
     "omnibus_key_cached_tokens_total",
     "omnibus_key_generated_tokens_total",
     "omnibus_key_streams",
+    "omnibus_memory_pressure",
     "omnibus_model_active_requests",
     "omnibus_model_loads_total",
     "omnibus_model_memory_bytes",
