@@ -16,8 +16,8 @@ const COLUMNS_UNIT: usize = 4;
 
 /// How the ranks of a group exchange rows.
 pub trait Exchange {
-    /// What each rank gives, `[rows, _]`, in rank order, of this rank's own part, a float type; in that type or in f32. Widths may
-    /// differ where parts cross sockets, rows do not. Each rank makes the same calls in the same order. An error ends the group.
+    /// What each rank gives, `[rows, width]` of one float type, in rank order, in that type or in f32. Each rank makes the same
+    /// calls, of the same sizes, in the same order. An error ends the group.
     fn gather(&self, own: &Array) -> mlx::Result<Vec<Array>>;
 
     /// The sum of what each rank gives, `[rows, width]` of one float type, in that type: added in rank order in f32 and rounded once.

@@ -43,6 +43,8 @@ pub struct Settings {
     pub queue_places: usize,
     /// Sequences that the engine runs at once.
     pub max_num_seqs: usize,
+    /// Processes that compute a model together.
+    pub tensor_parallel_size: usize,
     /// Limits on one request.
     pub limits: Limits,
     /// How long a shutdown waits for running requests.
@@ -136,6 +138,7 @@ impl Default for Settings {
             keys: Keys::default(),
             queue_places: usize::MAX,
             max_num_seqs: usize::MAX,
+            tensor_parallel_size: 1,
             limits: Limits::default(),
             shutdown_timeout: Duration::from_secs(30),
             model_names: ModelNames::default(),
@@ -168,6 +171,8 @@ pub struct App {
     pub queue_places: usize,
     /// Sequences that the engine runs at once.
     pub max_num_seqs: usize,
+    /// Processes that compute a model together.
+    pub tensor_parallel_size: usize,
     /// Receives the bodies of requests.
     pub bodies: Bodies,
     /// Renders the metrics for `/metrics`.
@@ -219,6 +224,7 @@ impl App {
             keys: settings.keys.clone(),
             queue_places: settings.queue_places,
             max_num_seqs: settings.max_num_seqs,
+            tensor_parallel_size: settings.tensor_parallel_size,
             bodies: Bodies::new(settings.limits),
             metrics,
             model_names: settings.model_names,

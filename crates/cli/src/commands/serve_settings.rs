@@ -41,6 +41,7 @@ pub fn settings(listen: &Listen, engine: &EngineSettings) -> Result<Settings, Er
         keys,
         queue_places: engine.max_queue,
         max_num_seqs: engine.max_num_seqs,
+        tensor_parallel_size: engine.tensor_parallel_size,
         limits: Limits { body_bytes: listen.body_bytes, ..Limits::default() },
         shutdown_timeout: Duration::from_secs_f64(listen.shutdown_timeout_s),
         model_names: listen.model_names,

@@ -10,7 +10,7 @@ use cxx::UniquePtr;
 use mlx_sys as sys;
 
 use super::elementwise::{is_float, upload};
-use super::plan::{Plan, dtype, int};
+use super::plan::{GROUPS_MAX, Plan, dtype, int};
 use super::source::PEER_ROWS;
 use crate::array::Array;
 use crate::dtype::Dtype;
@@ -165,9 +165,9 @@ impl PeerGroup {
     /// Exchanges rows, `[rows, width]`: their sum, or `[ranks, rows, width]`. Lazy. Fails for rows that do not end with a packet: their width
     /// is no multiple of 4, or of 2 for float32.
     pub fn exchange(&self, own: &Array, together: Together) -> Result<Array> {
-        let [rows, width] = own.dims()?;
+        let ([rows, width], dtype) = (own.dims()?, own.dtype()?);
         let spec = |rows| PeerRows {
-            dtype: own.dtype().unwrap_or(Dtype::Bool),
+            dtype,
             rows,
             width,
             rank: self.rank,
@@ -176,10 +176,9 @@ impl PeerGroup {
             together,
         };
         let row = spec(1).packets_of_a_row();
-        let at_once = row.map(|packets| self.capacity / packets).filter(|rows| *rows > 0);
-        let at_once = at_once.ok_or_else(|| {
-            Error::new(format!("GPUs cannot exchange rows of {width} elements of {:?}", own.dtype()))
-        })?;
+        let at_once = row.map(|packets| (self.capacity / packets).min(GROUPS_MAX)).filter(|rows| *rows > 0);
+        let at_once = at_once
+            .ok_or_else(|| Error::new(format!("GPUs cannot exchange rows of {width} elements of {dtype}")))?;
         if rows <= at_once {
             return self.launch(spec(rows).plan(), own);
         }

@@ -20,7 +20,7 @@ pub struct Plan {
 }
 
 /// Groups that CUDA launches on any axis but the first.
-const GROUPS_MAX: i32 = 65_535;
+pub(super) const GROUPS_MAX: i32 = 65_535;
 
 impl Plan {
     /// The plan, unless it has more groups than CUDA launches. For plans with rows on the second axis, which may be rows of a

@@ -17,7 +17,8 @@ pub async fn server_info(State(app): State<Arc<App>>) -> Result<Json<Value>, Api
     if let Some(fields) = info.as_object_mut() {
         fields.extend([
             ("version".to_owned(), env!("CARGO_PKG_VERSION").into()),
-            ("tp_size".to_owned(), 1.into()),
+            ("tp_size".to_owned(), app.tensor_parallel_size.into()),
+            // Replicas are behind this port: a gateway chooses none of them.
             ("dp_size".to_owned(), 1.into()),
             ("max_running_requests".to_owned(), app.max_num_seqs.into()),
             ("max_queued_requests".to_owned(), app.queue_places.into()),

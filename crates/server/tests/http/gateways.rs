@@ -9,10 +9,15 @@ use super::{server, server_with};
 /// SGLang's `max_running_requests` counts what runs at once, and its `max_queued_requests` what waits.
 #[test]
 fn a_server_says_its_limits() {
-    let server = server_with(Settings { max_num_seqs: 7, queue_places: 90, ..Settings::default() });
+    let server = server_with(Settings {
+        max_num_seqs: 7,
+        queue_places: 90,
+        tensor_parallel_size: 2,
+        ..Settings::default()
+    });
     let info = get(server.address, "/server_info").json();
     let shown = ["tp_size", "max_running_requests", "max_queued_requests"].map(|name| &info[name]);
-    assert_eq!(shown, [&json!(1), &json!(7), &json!(90)]);
+    assert_eq!(shown, [&json!(2), &json!(7), &json!(90)]);
 }
 
 #[test]
