@@ -71,6 +71,8 @@ impl Job {
 pub struct Finished {
     pub name: String,
     pub time: Duration,
+    /// Of the processors, if the system says it.
+    pub processor_time: Option<Duration>,
     /// Its standard output, where the job is [`Output::Live`]; else all it printed.
     pub output: String,
 }
@@ -130,6 +132,8 @@ struct Running {
     output: Output,
     since: Instant,
     child: Child,
+    /// When it was last looked at.
+    processor_time: Option<Duration>,
     pieces: Receiver<Vec<u8>>,
     collected: Vec<u8>,
     watch: Watch,
@@ -166,7 +170,8 @@ impl Running {
             }
         });
         let (since, watch) = (Instant::now(), Watch::new(limit, Instant::now()));
-        Ok(Self { name, lane, output, since, child, pieces, collected: Vec::new(), watch })
+        let (processor_time, collected) = (None, Vec::new());
+        Ok(Self { name, lane, output, since, child, processor_time, pieces, collected, watch })
     }
 
     /// How it ended, if it has.
@@ -174,6 +179,8 @@ impl Running {
         while let Ok(piece) = self.pieces.try_recv() {
             self.take(piece);
         }
+        // A process that has ended is listed until it is waited for.
+        self.processor_time = process::processor_time(self.child.id()).or(self.processor_time);
         if let Ok(Some(status)) = self.child.try_wait() {
             return Some(End::Exited(status));
         }
@@ -210,7 +217,7 @@ impl Running {
         say(&format!("{head}{shown}{line_end}== {last}\n"));
         match failure {
             Some(why) => Err(why),
-            None => Ok(Finished { name, time, output }),
+            None => Ok(Finished { name, time, processor_time: self.processor_time, output }),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::{environment, paths};
 
@@ -59,6 +60,20 @@ pub fn descendants(process: u32) -> Vec<u32> {
     found.split_off(1)
 }
 
+/// The processor time of a process that was not waited for, and of what it has started and waited for; Linux has it.
+pub fn processor_time(process: u32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    ticks(&stat).map(|ticks| Duration::from_millis(10 * ticks))
+}
+
+/// Hundredths of a second: `utime`, `stime`, `cutime` and `cstime` of proc_pid_stat(5). The second field is a name, which may
+/// have spaces and parentheses.
+fn ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let times: Vec<u64> = fields.split(' ').skip(11).take(4).map_while(|field| field.parse().ok()).collect();
+    (times.len() == 4).then(|| times.iter().sum())
+}
+
 /// Two numbers of a line.
 fn pair(line: &str) -> Option<(u32, u32)> {
     let mut numbers = line.split_whitespace().map(str::parse);
@@ -79,4 +94,16 @@ fn shown(command: &Command) -> String {
     let program = std::path::Path::new(command.get_program()).file_name().unwrap_or(command.get_program());
     let words = std::iter::once(program).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_is_of_a_process_and_its_children() {
+        assert_eq!(ticks("7 (a) b) S 1 7 7 0 -1 4194304 1 2 3 4 10 20 300 4000 20 0 1 0"), Some(4330));
+        assert_eq!(ticks("7 (a) S 1 7"), None);
+        assert_eq!(processor_time(std::process::id()).is_some(), cfg!(target_os = "linux"));
+    }
 }

@@ -49,14 +49,18 @@ pub fn width() -> usize {
     (available_parallelism().map_or(1, usize::from) / 4).max(2) + 1
 }
 
-/// The seconds of each job, longest first.
+/// The seconds of each job and those of the processors, longest first.
 pub fn print_times(finished: &[Finished]) {
-    let mut times: Vec<(&str, Duration)> = finished.iter().map(|job| (job.name.as_str(), job.time)).collect();
-    times.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
-    println!("== seconds, of which several ran beside each other");
-    for (name, time) in times {
-        println!("{:7.1}  {name}", time.as_secs_f64());
+    let mut jobs: Vec<&Finished> = finished.iter().collect();
+    jobs.sort_by_key(|job| std::cmp::Reverse(job.time));
+    println!("== seconds, of which several ran beside each other, and seconds of the processors");
+    let seconds = |time: Duration| format!("{:7.1}", time.as_secs_f64());
+    for job in &jobs {
+        let of_processors = job.processor_time.map_or_else(|| format!("{:>7}", "-"), seconds);
+        println!("{} {of_processors}  {}", seconds(job.time), job.name);
     }
+    let all: Duration = jobs.iter().filter_map(|job| job.processor_time).sum();
+    println!("        {}  all of them", seconds(all));
 }
 
 /// Builds and lints what `cargo test --workspace` runs, and benches and examples.
@@ -174,7 +178,7 @@ mod tests {
             message(&id, "test", "true").replace("arithmetic", target).replace('\n', " ")
         };
         let output = names.iter().map(message).collect::<Vec<_>>().join("\n");
-        let build = Finished { name: BUILD.to_owned(), time: Duration::ZERO, output };
+        let build = Finished { name: BUILD.to_owned(), time: Duration::ZERO, processor_time: None, output };
         Ok(programs(&build, &[])?.into_iter().map(|job| job.name).collect())
     }
 
