@@ -277,6 +277,11 @@ impl Model {
         &self.blueprint
     }
 
+    /// Which of several ranks it is computed on.
+    pub fn shard(&self) -> Option<&Shard> {
+        self.shard.as_ref()
+    }
+
     /// How its weights are packed.
     pub fn quantization(&self) -> &Quantization {
         &self.quantization

@@ -27,8 +27,8 @@ pub trait Exchange {
         parts.fold(first, |sum, part| sum + part).astype(own.dtype()?)
     }
 
-    /// A pass begins, whose exchanges run one behind the other.
-    fn begin_pass(&self) {}
+    /// The next exchanges are of another computation, and run one behind the other. `after`: an array that is computed before them.
+    fn begin(&self, _after: Option<&Array>) {}
 
     /// Evaluated arrays that exchanges read beside rows.
     fn arrays(&self) -> Vec<Array> {
@@ -73,7 +73,7 @@ impl Shard {
 
     /// A pass begins.
     pub(crate) fn begin_pass(&self) {
-        self.exchange.begin_pass();
+        self.exchange.begin(None);
     }
 
     /// Evaluated arrays that exchanges read beside rows.
@@ -84,6 +84,26 @@ impl Shard {
     /// The sum of the ranks' parts, `[.., width]` each, in the parts' dtype.
     pub(crate) fn sum(&self, own: &Array) -> mlx::Result<Array> {
         self.exchange.sum(&rows(own)?)?.reshape(own.shape())
+    }
+
+    /// The `count` tokens that the first rank has chosen from the logits of the last pass, `[count]` i32, on each rank. `own`: the first
+    /// rank's; `None` on the others.
+    pub fn first_ranks_tokens(
+        &self,
+        own: Option<&Array>,
+        count: usize,
+        logits: &Array,
+    ) -> mlx::Result<Array> {
+        self.exchange.begin(Some(logits));
+        let (count, padded) = (count as i32, count.next_multiple_of(COLUMNS_UNIT) as i32);
+        // Float32 has all integers up to 2^24, and no vocabulary is larger.
+        let zeros = |count: i32| Array::zeros(&[count], Dtype::F32);
+        let own = match own {
+            Some(tokens) => mlx::concatenate(&[&tokens.astype(Dtype::F32)?, &zeros(padded - count)?], 0)?,
+            None => zeros(padded)?,
+        };
+        let tokens = self.exchange.sum(&own.reshape(&[1, padded])?)?.reshape(&[padded])?;
+        tokens.slice(&[0], &[count])?.astype(Dtype::I32)
     }
 
     /// The ranks' columns of `[rows, columns]` beside each other, in rank order, in their type or in f32.

@@ -74,8 +74,10 @@ pub(super) struct ForwardOutput {
 /// A step that computes.
 #[derive(Default)]
 pub(super) struct StepOutput {
-    /// `None` when nothing is sampled.
+    /// `None` when nothing is sampled, or on a rank behind the first.
     sample: Option<PendingSample>,
+    /// `[n]` i32: the sampled tokens, if the next step may be launched before they are read.
+    tokens: Option<Array>,
     prompts: Vec<PromptOutput>,
     /// An array of the KV cache; evaluated to learn of failures when nothing is sampled.
     tail: Option<Array>,
@@ -254,10 +256,10 @@ impl ModelRunner {
         if !tokens.iter().any(|token| matches!(token, InputToken::Sampled(_))) {
             return Ok(known);
         }
-        let sample = before.and_then(|before| before.sample.as_ref());
-        let sample =
-            sample.ok_or_else(|| mlx::Error::new("a row's token comes from a step without samples"))?;
-        let samples = sample.tokens.size();
+        let sampled = before.and_then(|before| before.tokens.as_ref());
+        let sampled =
+            sampled.ok_or_else(|| mlx::Error::new("a row's token comes from a step without samples"))?;
+        let samples = sampled.size();
         let place = |(row, token): (usize, &InputToken)| match token {
             InputToken::Known(_) => Ok(row as i32),
             InputToken::Sampled(sample) if *sample < samples => Ok((count + sample) as i32),
@@ -267,10 +269,10 @@ impl ModelRunner {
         places.extend((tokens.len()..count).map(|row| row as i32));
         // A decode step usually takes exactly the samples of the last one, in their order.
         if count == samples && places.iter().enumerate().all(|(row, place)| *place as usize == count + row) {
-            return Ok(sample.tokens.clone());
+            return Ok(sampled.clone());
         }
         let places = Array::from_slice(&places, &[count as i32])?;
-        take_rows(&mlx::concatenate(&[&known, &sample.tokens.astype(Dtype::I32)?], 0)?, &places)
+        take_rows(&mlx::concatenate(&[&known, &sampled.astype(Dtype::I32)?], 0)?, &places)
     }
 
     /// What media change in a pass of `rows` rows, padding included.
@@ -300,6 +302,9 @@ impl ModelRunner {
 
     fn build_sample(&mut self, forward: &ForwardOutput) -> mlx::Result<Option<PendingSample>> {
         let (Some(logits), false) = (&forward.logits, forward.samples.is_empty()) else { return Ok(None) };
+        if self.model.shard().is_some_and(|shard| shard.rank() > 0) {
+            return Ok(None);
+        }
         let at: Vec<i32> = forward.samples.iter().map(|row| row.logits as i32).collect();
         let [rows, _] = logits.dims()?;
         let logits = match at.iter().copied().eq(0..rows) {
@@ -307,6 +312,20 @@ impl ModelRunner {
             false => &take_rows(logits, &Array::from_slice(&at, &[at.len() as i32])?)?,
         };
         self.sampler.sample(logits, &forward.samples).map(Some)
+    }
+
+    /// The sampled tokens, for a step that is launched before they are read.
+    fn tokens_in_flight(
+        &self,
+        forward: &ForwardOutput,
+        sample: Option<&PendingSample>,
+    ) -> mlx::Result<Option<Array>> {
+        let own = sample.map(|sample| &sample.tokens);
+        match (self.model.shard(), &forward.logits, forward.samples.len()) {
+            _ if self.depth() == 1 => Ok(None),
+            (Some(shard), Some(logits), count @ 1..) => shard.first_ranks_tokens(own, count, logits).map(Some),
+            _ => Ok(own.cloned()),
+        }
     }
 
     /// Applies the changes of sampling state and builds the forward pass of a step. `before`: the step in flight before
@@ -391,15 +410,16 @@ impl ModelRunner {
     ) -> mlx::Result<StepOutput> {
         self.sampler.apply(changes);
         let sample = self.build_sample(&forward)?;
+        let tokens = self.tokens_in_flight(&forward, sample.as_ref())?;
         let prompts = &forward.prompts;
         // A follower samples nothing, and the first rank waits for its part of the logits.
         let exchanged = forward.logits.iter().filter(|_| sample.is_none());
-        let arrays = sample.iter().flat_map(PendingSample::arrays).chain(exchanged);
+        let arrays = sample.iter().flat_map(PendingSample::arrays).chain(&tokens).chain(exchanged);
         let arrays = arrays.chain(prompts.iter().flat_map(PromptOutput::arrays)).chain(&forward.states);
         let arrays = arrays.chain(self.cache.arrays());
         dispatch(&mut self.dispatching, arrays)?;
         let prompts = forward.prompts;
-        Ok(StepOutput { sample, prompts, tail: self.cache.arrays().last().cloned() })
+        Ok(StepOutput { sample, tokens, prompts, tail: self.cache.arrays().last().cloned() })
     }
 
     /// Waits for a step.

@@ -157,9 +157,9 @@ impl PeerGroup {
         &self.addresses
     }
 
-    /// The next exchanges are of another computation, which runs behind the last one.
-    pub fn begin(&self) {
-        self.last.replace(None);
+    /// The next exchanges are of another computation, which runs behind the last one. `after`: an array that is computed before them.
+    pub fn begin(&self, after: Option<&Array>) {
+        self.last.replace(after.cloned());
     }
 
     /// Exchanges rows, `[rows, width]`: their sum, or `[ranks, rows, width]`. Lazy. Fails for rows that do not end with a packet: their width

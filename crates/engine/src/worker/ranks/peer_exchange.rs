@@ -80,8 +80,8 @@ impl Exchange for PeerExchange {
         self.group.exchange(own, Together::Sum)
     }
 
-    fn begin_pass(&self) {
-        self.group.begin();
+    fn begin(&self, after: Option<&Array>) {
+        self.group.begin(after);
     }
 
     fn arrays(&self) -> Vec<Array> {

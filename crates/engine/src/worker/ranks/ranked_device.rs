@@ -67,13 +67,14 @@ fn shared(call: &DeviceCall) -> Option<DeviceCall> {
     }
 }
 
-/// A step without sampling and reports.
+/// A step without sampling and reports, but with the rows that are sampled.
 pub(super) fn computed(input: &StepInput) -> StepInput {
     StepInput {
         copies: input.copies.clone(),
         tokens: input.tokens.clone(),
         segments: input.segments.clone(),
         logits_at: input.logits_at.clone(),
+        samples: input.samples.clone(),
         spans: input.spans.clone(),
         unattended: input.unattended.clone(),
         positions: input.positions.clone(),

@@ -68,7 +68,7 @@ pub(in crate::worker) fn settings_of_a_rank(settings: &Settings) -> Result<Setti
         (!settings.adapters.is_empty() || settings.adapter_memory.is_some(), "named adapters"),
         (in_stages && has_draft_model, DRAFT_MODEL),
         (has_head, DRAFT_HEAD),
-        (settings.async_scheduling == AsyncScheduling::On, "--async-scheduling on"),
+        (in_stages && settings.async_scheduling == AsyncScheduling::On, "--async-scheduling on"),
     ];
     if let Some((_, what)) = refused.iter().find(|(is_set, _)| *is_set) {
         return Err(unsupported(settings, what));
@@ -96,7 +96,9 @@ pub(in crate::worker) fn settings_of_a_rank(settings: &Settings) -> Result<Setti
     own.cluster = None;
     own.kv_cache_memory = settings.kv_cache_memory.map(share);
     own.swap_space = Some(0);
-    own.async_scheduling = AsyncScheduling::Off;
+    if in_stages {
+        own.async_scheduling = AsyncScheduling::Off;
+    }
     own.warm_up = WarmUp::Off;
     // The head of the checkpoint, which `auto` would use, is not divided yet.
     if drafts.source == DraftSource::Auto && drafts.draft_model.is_none() {
