@@ -8,7 +8,7 @@ dense preset of `bench engine` does.
 
 Answers: the log-probabilities of greedy tokens of the embedded model, whose text must be equal as long as no two tokens are nearly
 as likely. Speed: `omnibus bench serve`, medians of the milliseconds between two tokens of a stream for each number of streams, and to the first token of
-one prompt.
+one prompt. Of a step: milliseconds in which the host planned and built it, and waited for it; launches of a decode step.
 """
 
 import argparse
@@ -123,12 +123,22 @@ def bench(options, running, *flags):
     return json.loads(done.stdout)
 
 
+def steps(running):
+    """Steps so far, seconds of the host for them and of waiting, and launches of the last decode step."""
+    values = serving.metrics(running.url)
+    names = ["step_seconds_count", "step_host_seconds_total", "step_wait_seconds_total", "gpu_step_launches"]
+    return [values[f"omnibus_{name}"] for name in names]
+
+
 def speeds(options, running):
     found = {}
     for streams in options.streams:
         flags = ["--concurrency", streams, "--num-prompts", streams * (1 if streams > 4 else 2), "--input-len", CONTEXT, "--output-len", OUTPUT]
         bench(options, running, *flags)  # graphs are built when they are first used
+        before = steps(running)
         found[f"{streams} streams"] = bench(options, running, *flags)["itl_ms"]["p50"]
+        count, host, wait, launches = (now - then for now, then in zip(steps(running), before[:3] + [0]))
+        print(f"{streams} streams: a step of {launches:.0f} launches has {1e3 * host / count:.2f} ms of the host and {1e3 * wait / count:.2f} of waiting", flush=True)
     flags = ["--concurrency", 1, "--num-prompts", 4, "--input-len", options.prompt, "--output-len", 2]
     found[f"prompt of {options.prompt} words"] = bench(options, running, *flags)["ttft_ms"]["p50"]
     return found

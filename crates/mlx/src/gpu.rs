@@ -49,7 +49,7 @@ pub use latent::{
 };
 pub use linear::{FewRows, FewRowsWeight, MatrixUnit, few_rows, parts_of};
 pub use norm::{AddNorm, JoinedTerm, LayerNorm, NormColumns, RmsNorm};
-pub use peers::{HANDLE_BYTES, PeerGroup, PeerMemory, PeerRows, Together};
+pub use peers::{HANDLE_BYTES, PeerGroup, PeerMemory, PeerRoom, PeerRows, Together};
 pub use plan::{Operand, Plan};
 pub use program::{compile_ahead, compiled_kernels, text as cuda_program_text};
 pub use program_folder::set_program_folder;

@@ -323,7 +323,9 @@ impl ModelRunner {
         let own = sample.map(|sample| &sample.tokens);
         match (self.model.shard(), &forward.logits, forward.samples.len()) {
             _ if self.depth() == 1 => Ok(None),
-            (Some(shard), Some(logits), count @ 1..) => shard.first_ranks_tokens(own, count, logits).map(Some),
+            (Some(shard), Some(logits), count @ 1..) => {
+                shard.first_ranks_tokens(own, count, logits).map(Some)
+            }
             _ => Ok(own.cloned()),
         }
     }

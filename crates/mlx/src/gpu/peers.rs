@@ -1,8 +1,8 @@
 //! Exchanges of rows between the GPUs of several processes on one machine, by kernels that write to each other's memory.
 //!
-//! A packet has eight bytes of data and the number of its exchange, so that its reader knows when it is there. Two halves of
-//! the memory are used in turn: a rank sends the packets of an exchange only after it has read those of the one before it from all
-//! others, who have then read those of the one before that. Source: the low-latency protocol of NCCL.
+//! Few rows go in packets of eight bytes of data and the number of their exchange, so that a reader knows when one is there (the
+//! low-latency protocol of NCCL). Many go as they are, in chunks with one flag behind each. Two halves of the memory are used in turn: a rank
+//! sends the rows of an exchange only after it has read those of the one before it from all others, who have then read those of the one before that.
 
 use std::cell::RefCell;
 
@@ -11,10 +11,11 @@ use mlx_sys as sys;
 
 use super::elementwise::{is_float, upload};
 use super::plan::{GROUPS_MAX, Plan, dtype, int};
-use super::source::PEER_ROWS;
+use super::source::{Kernel, PEER_CHUNKS, PEER_ROWS};
 use crate::array::Array;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
+use crate::fast::TemplateArg;
 use crate::shape::concatenate;
 
 /// Bytes by which another process opens a memory.
@@ -22,13 +23,49 @@ pub const HANDLE_BYTES: usize = 64;
 
 /// Bytes of data that a packet has.
 const DATA_BYTES: usize = 8;
-/// Bytes of a packet.
+/// Bytes of a packet, and of a piece of a chunk.
 const PACKET_BYTES: usize = 16;
+/// Most bytes of a rank's rows that go in packets.
+const IN_PACKETS_MAX: usize = 512 << 10;
+/// Pieces of a rank for each flag that there is room for.
+const PIECES_OF_A_FLAG: i32 = 64;
+const FLAG_BYTES: usize = 4;
 /// Bytes of the counters before the packets.
 const HEAD_BYTES: usize = 256;
 const THREADS: i32 = 256;
-/// Packets that a group sends and reads, where rows are that long.
-const PACKETS_OF_A_GROUP: i32 = 2 * THREADS;
+/// Packets or pieces that a group sends and reads, where rows are that long.
+const OF_A_GROUP: i32 = 2 * THREADS;
+
+/// Room for the rows of a rank, in half of the memory of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerRoom {
+    /// How many packets.
+    pub packets: i32,
+    /// How many pieces of chunks.
+    pub pieces: i32,
+}
+
+impl PeerRoom {
+    /// Room for at most so many bytes at a time; `None` for more than 2^31 pieces.
+    pub fn of(bytes: usize) -> Option<Self> {
+        let packets = bytes.min(IN_PACKETS_MAX).div_ceil(DATA_BYTES);
+        Some(Self {
+            packets: i32::try_from(packets).ok()?,
+            pieces: i32::try_from(bytes.div_ceil(PACKET_BYTES)).ok()?,
+        })
+    }
+
+    fn flags(self) -> i32 {
+        self.pieces.div_euclid(PIECES_OF_A_FLAG) + 1
+    }
+
+    /// Bytes of the memory of a rank.
+    pub fn bytes(self, ranks: usize) -> usize {
+        let [packets, pieces, flags] =
+            [self.packets, self.pieces, self.flags()].map(|count| count.max(0) as usize);
+        HEAD_BYTES + 2 * ranks * ((packets + pieces) * PACKET_BYTES + flags * FLAG_BYTES)
+    }
+}
 
 /// What is made of the ranks' rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +89,8 @@ pub struct PeerRows {
     pub rank: i32,
     /// How many ranks there are.
     pub ranks: i32,
-    /// Packets of a rank in half of the memory.
-    pub capacity: i32,
+    /// Of a rank.
+    pub room: PeerRoom,
     /// What is made of the rows.
     pub together: Together,
 }
@@ -63,55 +100,78 @@ impl PeerRows {
     /// before, which is not read. Output: `[rows, width]`, or `[ranks, rows, width]`. `None` for rows that do not end with a packet, and
     /// where they do not fit.
     pub fn plan(&self) -> Option<Plan> {
-        let packets = self.packets_of_a_row()?;
-        if packets.checked_mul(self.rows)? > self.capacity {
-            return None;
+        match self.rows <= self.rows_in_packets()? {
+            true => self.plan_of(&PEER_ROWS, self.pieces_of_a_row(DATA_BYTES)?, Vec::new()),
+            false if self.rows <= self.rows_in_chunks()? => {
+                let room = vec![int("PIECES", self.room.pieces), int("FLAGS", self.room.flags())];
+                self.plan_of(&PEER_CHUNKS, self.pieces_of_a_row(PACKET_BYTES)?, room)
+            }
+            false => None,
         }
+    }
+
+    fn plan_of(&self, kernel: &'static Kernel, pieces: i32, room: Vec<TemplateArg<'static>>) -> Option<Plan> {
         let shape = match self.together {
             Together::Sum => vec![self.rows, self.width],
             Together::All => vec![self.ranks, self.rows, self.width],
         };
+        let constants = vec![
+            dtype("T", self.dtype),
+            int("W", self.width),
+            int("RANK", self.rank),
+            int("RANKS", self.ranks),
+            int("PACKETS", self.room.packets),
+            int("SUM", i32::from(self.together == Together::Sum)),
+            int("NT", THREADS),
+        ];
         Plan {
-            kernel: &PEER_ROWS,
-            constants: vec![
-                dtype("T", self.dtype),
-                int("W", self.width),
-                int("RANK", self.rank),
-                int("RANKS", self.ranks),
-                int("CAPACITY", self.capacity),
-                int("SUM", i32::from(self.together == Together::Sum)),
-                int("NT", THREADS),
-            ],
-            groups: [
-                packets.div_euclid(PACKETS_OF_A_GROUP) + i32::from(packets % PACKETS_OF_A_GROUP > 0),
-                self.rows,
-                1,
-            ],
+            kernel,
+            constants: [constants, room].concat(),
+            groups: [groups_of_a_row(pieces), self.rows, 1],
             threads: THREADS,
             outputs: vec![(shape, self.dtype)],
         }
         .within_grid()
     }
 
-    fn packets_of_a_row(&self) -> Option<i32> {
-        let bytes = usize::try_from(self.width).ok()? * self.dtype.size_of();
-        let is_whole = bytes > 0 && bytes.is_multiple_of(DATA_BYTES) && is_float(self.dtype);
-        is_whole.then(|| i32::try_from(bytes / DATA_BYTES).ok()).flatten()
+    /// Rows that are exchanged at once.
+    fn rows_at_once(&self) -> Option<i32> {
+        Some(self.rows_in_packets()?.max(self.rows_in_chunks().unwrap_or(0))).filter(|rows| *rows > 0)
     }
+
+    fn rows_in_packets(&self) -> Option<i32> {
+        Some((self.room.packets / self.pieces_of_a_row(DATA_BYTES)?).min(GROUPS_MAX))
+    }
+
+    fn rows_in_chunks(&self) -> Option<i32> {
+        let pieces = self.pieces_of_a_row(PACKET_BYTES)?;
+        let of_flags = self.room.flags() / groups_of_a_row(pieces);
+        Some((self.room.pieces / pieces).min(of_flags).min(GROUPS_MAX))
+    }
+
+    /// `None` for rows that do not end with a piece of so many bytes.
+    fn pieces_of_a_row(&self, piece: usize) -> Option<i32> {
+        let bytes = usize::try_from(self.width).ok()? * self.dtype.size_of();
+        let is_whole = bytes > 0 && bytes.is_multiple_of(piece) && is_float(self.dtype);
+        is_whole.then(|| i32::try_from(bytes / piece).ok()).flatten()
+    }
+}
+
+fn groups_of_a_row(pieces: i32) -> i32 {
+    pieces.div_euclid(OF_A_GROUP) + i32::from(pieces % OF_A_GROUP > 0)
 }
 
 /// This process's memory for an exchange.
 pub struct PeerMemory {
     memory: UniquePtr<sys::PeerMemory>,
-    capacity: usize,
+    room: PeerRoom,
 }
 
 impl PeerMemory {
     /// Memory of the first GPU for an exchange among `ranks`, of at most `bytes` of data of each at a time. Fails without CUDA or room.
     pub fn new(ranks: usize, bytes: usize) -> Result<Self> {
-        let capacity = bytes / DATA_BYTES;
-        let memory = sys::peer_memory(HEAD_BYTES + 2 * ranks * capacity * PACKET_BYTES)?;
-        Ok(Self { memory, capacity })
+        let room = PeerRoom::of(bytes).ok_or_else(|| Error::new("an exchange of more pieces than 2^31"))?;
+        Ok(Self { memory: sys::peer_memory(room.bytes(ranks))?, room })
     }
 
     /// What other processes open it with, [`HANDLE_BYTES`] long.
@@ -131,11 +191,17 @@ impl PeerMemory {
         }
         let addresses = upload(&addresses)?;
         addresses.eval()?;
-        let sizes = [rank, handles.len(), self.capacity].map(i32::try_from);
-        let [Ok(rank), Ok(ranks), Ok(capacity)] = sizes else {
-            return Err(Error::new("an exchange of more packets than 2^31"));
+        let (Ok(rank), Ok(ranks)) = (i32::try_from(rank), i32::try_from(handles.len())) else {
+            return Err(Error::new("an exchange among more ranks than 2^31"));
         };
-        Ok(PeerGroup { _memory: self.memory, addresses, rank, ranks, capacity, last: RefCell::new(None) })
+        Ok(PeerGroup {
+            _memory: self.memory,
+            addresses,
+            rank,
+            ranks,
+            room: self.room,
+            last: RefCell::new(None),
+        })
     }
 }
 
@@ -146,7 +212,7 @@ pub struct PeerGroup {
     addresses: Array,
     rank: i32,
     ranks: i32,
-    capacity: i32,
+    room: PeerRoom,
     /// What the last exchange of the computation gave: the next one runs behind it.
     last: RefCell<Option<Array>>,
 }
@@ -166,17 +232,9 @@ impl PeerGroup {
     /// is no multiple of 4, or of 2 for float32.
     pub fn exchange(&self, own: &Array, together: Together) -> Result<Array> {
         let ([rows, width], dtype) = (own.dims()?, own.dtype()?);
-        let spec = |rows| PeerRows {
-            dtype,
-            rows,
-            width,
-            rank: self.rank,
-            ranks: self.ranks,
-            capacity: self.capacity,
-            together,
-        };
-        let row = spec(1).packets_of_a_row();
-        let at_once = row.map(|packets| (self.capacity / packets).min(GROUPS_MAX)).filter(|rows| *rows > 0);
+        let (rank, ranks, room) = (self.rank, self.ranks, self.room);
+        let spec = |rows| PeerRows { dtype, rows, width, rank, ranks, room, together };
+        let at_once = spec(rows).rows_at_once();
         let at_once = at_once
             .ok_or_else(|| Error::new(format!("GPUs cannot exchange rows of {width} elements of {dtype}")))?;
         if rows <= at_once {

@@ -207,6 +207,7 @@ pub(super) static COPY_BLOCKS: Kernel = kernel!(
 );
 
 pub(super) static PEER_ROWS: Kernel = kernel!("peer_rows", &["x", "peers", "after"], &["y"], Peers);
+pub(super) static PEER_CHUNKS: Kernel = kernel!("peer_chunks", &["x", "peers", "after"], &["y"], Peers);
 
 /// Texts that bodies include.
 const PARTS: &[(&str, &str)] = &[
@@ -223,6 +224,8 @@ const PARTS: &[(&str, &str)] = &[
     ("choose_body.h", include_str!("kernels/choose_body.h")),
     ("choose_row.h", include_str!("kernels/choose_row.h")),
     ("group_sum.h", include_str!("kernels/group_sum.h")),
+    ("peer_begin.h", include_str!("kernels/peer_begin.h")),
+    ("peer_end.h", include_str!("kernels/peer_end.h")),
     ("norm_tail.h", include_str!("kernels/norm_tail.h")),
     ("norm_term.h", include_str!("kernels/norm_term.h")),
     ("runs.h", include_str!("kernels/runs.h")),

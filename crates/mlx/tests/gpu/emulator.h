@@ -479,6 +479,12 @@ inline unsigned long long gk_pull(const char* from, unsigned flag) {
   if (packet[1] != flag || packet[3] != flag) emu::fail("a packet that does not come");
   return (unsigned long long)packet[2] << 32 | packet[0];
 }
+struct alignas(16) gk_bytes16 { unsigned v[4]; };
+inline gk_bytes16 gk_arrived(const char* from) { return emu::get<gk_bytes16>(from); }
+inline void gk_post(char* to, unsigned flag) { memcpy(to, &flag, sizeof flag); }
+inline void gk_await(const char* from, unsigned flag) {
+  if (memcmp(from, &flag, sizeof flag)) emu::fail("a flag that does not come");
+}
 inline char* gk_peer(const unsigned long long* addresses, const void* memory, int rank) {
   return (char*)memory + addresses[rank];
 }
