@@ -213,7 +213,15 @@ impl Running {
             End::Exited(status) => Some(format!("{name} failed ({status})")),
             End::TooLong(why) => Some(format!("{name}: {why}")),
         };
-        let last = failure.clone().unwrap_or_else(|| format!("{name}: {:.1} s", time.as_secs_f64()));
+        let passed = || match self.processor_time {
+            Some(computed) => format!(
+                "{name}: {:.1} s, {:.1} of the processors",
+                time.as_secs_f64(),
+                computed.as_secs_f64()
+            ),
+            None => format!("{name}: {:.1} s", time.as_secs_f64()),
+        };
+        let last = failure.clone().unwrap_or_else(passed);
         say(&format!("{head}{shown}{line_end}== {last}\n"));
         match failure {
             Some(why) => Err(why),

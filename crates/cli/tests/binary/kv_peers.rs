@@ -11,14 +11,20 @@ use super::process::Server;
 
 const PREFILL: [&str; 4] = ["--log", "off", "--role", "prefill"];
 
+/// Seconds: longer than any machine needs.
+const PATIENT: &str = "600";
+/// What a peer that hangs may cost.
+const IMPATIENT: &str = "1";
+
 /// A server that fetches blocks of this address, and has it compute prompts.
 fn decode_server(peer: SocketAddr, more: &[&str]) -> Server {
-    fetching_server("decode", peer, more)
+    fetching_server("decode", (peer, PATIENT), more)
 }
 
-fn fetching_server(role: &str, peer: SocketAddr, more: &[&str]) -> Server {
+/// `peer`: with how long it is waited for.
+fn fetching_server(role: &str, (peer, timeout): (SocketAddr, &str), more: &[&str]) -> Server {
     let peer = format!("http://{peer}");
-    let arguments = ["--log", "off", "--role", role, "--kv-peer-timeout", "1", "--kv-peer", &peer];
+    let arguments = ["--log", "off", "--role", role, "--kv-peer-timeout", timeout, "--kv-peer", &peer];
     Server::start(&[&arguments, more].concat())
 }
 
@@ -109,7 +115,7 @@ fn flood(client: &mut TcpStream, piece: &mut [u8]) -> bool {
 fn a_server_answers_with_the_blocks_of_another() {
     let first = Server::start(&PREFILL);
     let alone = complete(&first, json!({}));
-    let second = fetching_server("both", first.address, &[]);
+    let second = fetching_server("both", (first.address, PATIENT), &[]);
     let with_blocks = complete(&second, json!({}));
     assert_eq!(text(&with_blocks), text(&alone));
     assert_eq!(cached(&alone), 0);
@@ -167,14 +173,14 @@ fn a_peer_that_fails_costs_its_blocks_and_no_answer() {
     let first = Server::start(&PREFILL);
     let alone = complete(&first, json!({}));
     type Act = fn(&mut TcpStream, &mut [u8]) -> bool;
-    let cases: [(Act, &str); 4] = [
-        (flip, "invalid_total"),
-        (cut, "unreachable_total"),
-        (hang, "timeout_total"),
-        (flood, "invalid_total"),
+    let cases: [(Act, &str, &str); 4] = [
+        (flip, PATIENT, "invalid_total"),
+        (cut, PATIENT, "unreachable_total"),
+        (hang, IMPATIENT, "timeout_total"),
+        (flood, PATIENT, "invalid_total"),
     ];
-    for (act, reason) in cases {
-        let second = decode_server(relay(first.address, 4000, act), &[]);
+    for (act, timeout, reason) in cases {
+        let second = fetching_server("decode", (relay(first.address, 4000, act), timeout), &[]);
         let answer = complete(&second, json!({}));
         assert_eq!(text(&answer), text(&alone), "{reason}");
         check_failure(&second, reason);

@@ -2,12 +2,10 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::LazyLock;
 
-use crate::{environment, limits};
+use crate::{compiler, limits};
 use mlx::fast::TemplateValue;
 use mlx::gpu::{Dialect, Plan, cuda_program_text};
 use mlx::{Dtype, bf16, f16};
@@ -97,7 +95,7 @@ impl Program {
             Dialect::Cuda => write_cuda_texts(name, plans),
             Dialect::Metal => plans.iter().for_each(|(plan, _, _)| limits::check(plan)),
         }
-        let program = compiled(name, &text);
+        let program = compiler::program(name, dialect, &text);
         Self { name: name.to_owned(), program }
     }
 
@@ -115,7 +113,7 @@ impl Program {
             file.extend(&array.bytes);
         }
         let launch = format!("{}.{at}.{seed}.{:?}.launch", self.name, std::thread::current().id());
-        let path = own_folder().join(launch);
+        let path = compiler::own_folder().join(launch);
         fs::write(&path, file).unwrap();
         let output = Command::new(&self.program).arg(at.to_string()).arg(&path).output().unwrap();
         if !output.status.success() {
@@ -133,43 +131,6 @@ impl Program {
     }
 }
 
-/// The folder of this run's files.
-fn own_folder() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gpu");
-    fs::create_dir_all(&folder).unwrap();
-    folder
-}
-
-/// The program of a text. It is kept by its text and its compiler, beside libmlx where that has a folder, so that a second
-/// clone need not compile it again.
-fn compiled(name: &str, text: &str) -> PathBuf {
-    static VERSION: LazyLock<Vec<u8>> =
-        LazyLock::new(|| Command::new(environment::compiler()).arg("--version").output().unwrap().stdout);
-    // Compiling takes longer than running.
-    const FLAGS: [&str; 3] = ["-std=c++17", "-Og", "-w"];
-    let mut hasher = DefaultHasher::new();
-    (text, &*VERSION, FLAGS).hash(&mut hasher);
-    let folder = environment::kept_folder().map_or_else(own_folder, |folder| folder.join("emulator"));
-    fs::create_dir_all(&folder).unwrap();
-    let key = format!("{name}-{:016x}", hasher.finish());
-    let [program, source] = ["bin", "cpp"].map(|kind| folder.join(format!("{key}.{kind}")));
-    // Hashes of two texts may be equal.
-    if program.exists() && fs::read_to_string(&source).is_ok_and(|old| old == text) {
-        return program;
-    }
-    let partial = format!("{key}.{}.{:?}", std::process::id(), std::thread::current().id());
-    let [made, written] = ["bin", "cpp"].map(|kind| folder.join(format!("{partial}.{kind}")));
-    fs::write(&written, text).unwrap();
-    let mut compiler = Command::new(environment::compiler());
-    let output = compiler.args(FLAGS).arg("-o").args([&made, &written]).output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{name} does not compile: {}", &errors[..errors.len().min(4000)]);
-    // Another run finds all of a file or nothing.
-    fs::rename(&made, &program).unwrap();
-    fs::rename(&written, &source).unwrap();
-    program
-}
-
 /// For NVIDIA's compiler: `cargo xtask cuda-kernels` compiles these texts.
 fn write_cuda_texts(name: &str, plans: &[(Plan, Vec<Dtype>, Break)]) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda");
@@ -181,12 +142,7 @@ fn write_cuda_texts(name: &str, plans: &[(Plan, Vec<Dtype>, Break)]) {
 }
 
 fn program_text(dialect: Dialect, plans: &[(Plan, Vec<Dtype>, Break)]) -> String {
-    let name = match dialect {
-        Dialect::Cuda => "CUDA",
-        Dialect::Metal => "METAL",
-    };
-    let header = &plans[0].0.kernel.source(dialect).header;
-    let mut text = format!("#define EMULATE_{name}\n{}\n{header}\n", include_str!("emulator.h"));
+    let mut text = plans[0].0.kernel.source(dialect).header;
     let mut cases = String::new();
     for (at, (plan, inputs, broken)) in plans.iter().enumerate() {
         let mut body = plan.kernel.source(dialect).body;

@@ -6,6 +6,7 @@
 mod attention;
 mod blocks;
 mod choose;
+mod compiler;
 mod elementwise;
 mod embed;
 mod emulator;
