@@ -30,6 +30,7 @@ use crate::params::Param;
 pub(crate) use convolution::ConvolutionCall;
 pub(crate) use delta_rule::DeltaRule;
 pub(crate) use gpu_fusions::{GpuFusions, clipped};
+use gpu_ops::ManyRows;
 pub(crate) use low_rank::{LowRankLayout, LowRankPart, LowRankStack};
 pub(crate) use mlx_ops::{gathered, write};
 pub(crate) use operations::Ops;
@@ -89,22 +90,27 @@ impl Kernels {
 
     /// Their operations, with a choice of kernels of their own: all.
     pub(crate) fn ops(self) -> Ops {
-        self.ops_by(Unit::Vector)
+        self.ops_by(Unit::Vector, ManyRows::Fastest)
+    }
+
+    /// Their operations on one of several ranks.
+    pub(crate) fn rank_ops(self) -> Ops {
+        self.ops_by(Unit::Vector, ManyRows::InGraphs)
     }
 
     /// Their operations where an input is computed whole: no other pass has to give its rows the same bits, and few have so
     /// few rows that a matrix unit is slower.
     pub(crate) fn encoder_ops(self) -> Ops {
-        self.ops_by(Unit::Matrix)
+        self.ops_by(Unit::Matrix, ManyRows::Fastest)
     }
 
-    fn ops_by(self, unit: Unit) -> Ops {
+    fn ops_by(self, unit: Unit, many_rows: ManyRows) -> Ops {
         let on_cpu = |activations| Ops::new(|_| cpu_ops::CpuKernels { activations, unit });
         match self {
             Self::Mlx => Ops::new(|_| operations::NoKernels),
             Self::Cpu => on_cpu(Activations::Exact),
             Self::CpuInt8 => on_cpu(Activations::Int8),
-            Self::Gpu => Ops::new(|choice| gpu_ops::GpuKernels { choice }),
+            Self::Gpu => Ops::new(|choice| gpu_ops::GpuKernels { choice, many_rows }),
         }
     }
 }

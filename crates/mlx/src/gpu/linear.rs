@@ -51,9 +51,8 @@ pub struct FewRows {
 
 /// The most rows of a product by instructions of a simd group.
 const ROWS_MAX: i32 = 64;
-/// The most by warpgroups. With more rows of weights that are not packed, MLX's products are faster.
-const DENSE_ROWS_MAX: i32 = 128;
-const WIDE_ROWS_MAX: i32 = 256;
+/// The most by warpgroups.
+const WARPGROUP_ROWS_MAX: i32 = 256;
 /// Groups that keep a large GPU busy.
 const GROUPS_WANTED: i32 = 128;
 /// Groups that keep a large GPU busy where a group stages its rows: two or three fit a multiprocessor.
@@ -79,11 +78,10 @@ const DENSE_STAGES_MAX: i32 = 7;
 
 impl FewRows {
     /// The most rows of a product.
-    pub fn most(unit: MatrixUnit, format: WeightFormat) -> i32 {
-        match (unit, format) {
-            (MatrixUnit::SimdGroup, _) => ROWS_MAX,
-            (MatrixUnit::Warpgroup, WeightFormat::Dense) => DENSE_ROWS_MAX,
-            (MatrixUnit::Warpgroup, _) => WIDE_ROWS_MAX,
+    pub fn most(unit: MatrixUnit) -> i32 {
+        match unit {
+            MatrixUnit::SimdGroup => ROWS_MAX,
+            MatrixUnit::Warpgroup => WARPGROUP_ROWS_MAX,
         }
     }
 
@@ -96,7 +94,7 @@ impl FewRows {
             || self.outputs < 1
             || dialect != Dialect::Cuda
             || !is_half_width(self.dtype)
-            || !(1..=Self::most(self.unit, self.format)).contains(&self.rows)
+            || !(1..=Self::most(self.unit)).contains(&self.rows)
         {
             return None;
         }
@@ -201,8 +199,9 @@ impl FewRows {
     fn dense(&self) -> (Unfinished, i32) {
         let warpgroups = DENSE_WARPGROUPS;
         let blocks = (self.outputs + 64 * warpgroups - 1) / (64 * warpgroups);
-        let splits = self.splits((self.inputs / 64 / 4).min(WIDE_GROUPS_WANTED / blocks).min(10));
-        let (_, tiles) = self.row_blocks();
+        let (row_blocks, tiles) = self.row_blocks();
+        let wanted = WIDE_GROUPS_WANTED / (blocks * row_blocks);
+        let splits = self.splits((self.inputs / 64 / 4).min(wanted).min(10));
         let stage = (64 * warpgroups + 8 * tiles) * 128;
         let stages = (SHARED_MAX / stage).min(DENSE_STAGES_MAX);
         let constants = vec![
@@ -216,8 +215,8 @@ impl FewRows {
         let (format, whole, even) =
             (self.format, whole(self.inputs), even(self.outputs % (64 * warpgroups) == 0));
         let simds = 4 * warpgroups + PRODUCERS;
-        let blocks = blocks.min(WIDE_GROUPS_WANTED / splits).max(1);
-        let groups = [blocks, splits, 1];
+        let blocks = blocks.min(WIDE_GROUPS_WANTED / (splits * row_blocks)).max(1);
+        let groups = [blocks, splits, row_blocks];
         (Unfinished { kernel: &WMM_DENSE, format, whole, even, constants, groups, simds }, splits)
     }
 

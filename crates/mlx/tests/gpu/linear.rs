@@ -212,6 +212,7 @@ fn cases(kernel: &str) -> Vec<Case> {
         case(Warpgroup, WeightFormat::Eight { group: 64 }, 74, 512, 96),
         case(Warpgroup, WeightFormat::Dense, 42, 576, 133),
         case(Warpgroup, WeightFormat::Dense, 74, 576, 256),
+        case(Warpgroup, WeightFormat::Dense, 139, 576, 133),
     ];
     all.into_iter().filter(|case| case.plans[0].kernel.name == kernel).collect()
 }
@@ -317,6 +318,8 @@ fn broken_products_are_noticed() {
         ("wmm_dense", 2, "gk_warpgroup_wait<1>();", ""),
         ("wmm_dense", 2, "chunk ^ row % 8", "chunk"),
         ("wmm_dense", 2, "m < M ? (gk_long)m * K : 0", "0"),
+        ("wmm_dense", 12, "const int m = M0 + first + i * EACH", "const int m = first + i * EACH"),
+        ("wmm_dense", 12, "const int m = M0 + c * 8", "const int m = c * 8"),
     ];
     for kernel in ["wmm", "wmm_flow", "wmm_staged", "wmm_wide", "wmm_dense"] {
         let (cases, breaks) = (cases(kernel), breaks.iter().filter(|one| one.0 == kernel));

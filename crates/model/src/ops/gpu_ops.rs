@@ -29,11 +29,13 @@ use crate::mlps::Router;
 use crate::ops::{CausalConv, DeltaRows, GatedDeltaWeights, Mamba1Rows, Mamba2Weights};
 use crate::{Activation, kv_format};
 use latent::Products;
+pub(super) use linear::ManyRows;
 
 /// GPU kernels.
 pub(super) struct GpuKernels {
     /// The kernels that are used.
     pub(super) choice: Rc<RefCell<KernelChoice>>,
+    pub(super) many_rows: ManyRows,
 }
 
 /// What a kernel made, if it applies.
@@ -99,11 +101,11 @@ impl KernelSet for GpuKernels {
     }
 
     fn linear(&self, x: &Array, weight: &Weight) -> Made {
-        self.by(GpuKernel::Linear, || linear::product(x, weight, None))
+        self.by(GpuKernel::Linear, || linear::product(x, weight, None, self.many_rows))
     }
 
     fn biased_linear(&self, x: &Array, weight: &Weight, bias: &Array) -> Made {
-        self.by(GpuKernel::Linear, || linear::product(x, weight, Some(bias)))
+        self.by(GpuKernel::Linear, || linear::product(x, weight, Some(bias), self.many_rows))
     }
 
     fn add_bias(&self, x: &Array, bias: &Array) -> Made {

@@ -68,7 +68,11 @@ impl Store {
             Some(shard) => deal(blueprint, &quantization, weights, shard)?,
             None => Dealt { weights, summed: BTreeSet::new() },
         };
-        let ops = if blueprint.is_encoder() { kernels.encoder_ops() } else { kernels.ops() };
+        let ops = match shard {
+            _ if blueprint.is_encoder() => kernels.encoder_ops(),
+            Some(_) => kernels.rank_ops(),
+            None => kernels.ops(),
+        };
         let activations = ops.activations().unwrap_or(stored);
         let rotated = blueprint.rotated.iter().map(|module| (module.path.clone(), module.block)).collect();
         let (adapters, hidden) = (Rc::default(), blueprint.hidden);

@@ -1,10 +1,10 @@
-// CUDA of compute capability 9.0 alone: the product of wmm.h for an even MT from 4 to 16 (17 to 128 rows) and weights that are not packed, by
+// CUDA of compute capability 9.0 alone: the product of wmm.h for an even MT from 4 to 16 and weights that are not packed, of 8 MT rows of x, by
 // warpgroups, of which each multiplies 64 rows of w. Both sides pass through ST stages of 64 k, which PRODUCERS simd groups
 // copy: 64 WN rows of w, then 8 MT rows of x. Groups take turns at tiles of 64 WN rows, while their stages run on. The grid splits k.
 // LAG: stages that a producer has on its way before it waits for one, at least two fewer than there are: a consumer releases
 // its last but one.
 // N a multiple of 64 WN (EVEN) or any: rows beyond the last are read as the last, and not written. K a multiple of 64.
-// groups (any number, SPLITS), 4 WN + PRODUCERS simd groups, SHARED bytes of threadgroup memory
+// groups (any number, SPLITS, blocks of rows of x), 4 WN + PRODUCERS simd groups, SHARED bytes of threadgroup memory
 constexpr int TILE = 64 * WN, ROWS = TILE + 8 * MT, NP = PRODUCERS * 32, ALL = WN * 128 + NP;
 static_assert(ST * ROWS * 128 == SHARED && LAG <= ST - 2 && 2 * ST <= 15, "stages and their barriers");
 // [stage][row] of 128 bytes, in the order of gk_swizzled
@@ -12,7 +12,7 @@ constexpr int STAGE = ROWS * 8;
 GK_SHARED_LARGE(uint4, stage, ST * STAGE);
 auto full = [](int step) { return 1 + step % ST; };
 auto free = [](int step) { return 1 + ST + step % ST; };
-const int M = x_shape[0], K = x_shape[1], N = w_shape[0], KU = K / 64;
+const int M = x_shape[0], M0 = GK_GROUP_Z * 8 * MT, K = x_shape[1], N = w_shape[0], KU = K / 64;
 auto biased = [&](float v, int n) { return BIASED && GK_GROUP_Y == 0 ? v + gk_f(bias[n]) : v; };
 const int u0 = KU * GK_GROUP_Y / GK_GROUPS_Y, units = KU * (GK_GROUP_Y + 1) / GK_GROUPS_Y - u0;
 const int tiles = (N + TILE - 1) / TILE, turns = (tiles - GK_GROUP_X + GK_GROUPS_X - 1) / GK_GROUPS_X;
@@ -33,8 +33,8 @@ if (GK_SIMD >= 4 * WN) {
   auto copy_x = [&](int step) {
     const TX* from = x + (u0 + step % units) * 64 + chunk * 8;
     GK_UNROLL for (int i = 0; i < MT * 8 / EACH; ++i) {
-      const int m = first + i * EACH;
-      gk_copy16(place(step, TILE + m), from + (m < M ? (gk_long)m * K : 0), m < M);
+      const int m = M0 + first + i * EACH;
+      gk_copy16(place(step, TILE + first + i * EACH), from + (m < M ? (gk_long)m * K : 0), m < M);
     }
   };
   GK_UNROLL for (int i = 0; i < ST; ++i)
@@ -64,7 +64,7 @@ if (GK_SIMD >= 4 * WN) {
     const int n0 = (GK_GROUP_X + turn * GK_GROUPS_X) * TILE + simd * 16 + g;
     GK_UNROLL for (int c = 0; c < MT; ++c)
       GK_UNROLL for (int i = 0; i < 4; ++i) {
-        const int m = c * 8 + t * 2 + (i & 1), n = n0 + (i >> 1) * 8;
+        const int m = M0 + c * 8 + t * 2 + (i & 1), n = n0 + (i >> 1) * 8;
         if (m < M && (EVEN || n < N)) y[((gk_long)GK_GROUP_Y * M + m) * N + n] = gk_to<TO>::of(biased(acc[c][i], n));
       }
   }

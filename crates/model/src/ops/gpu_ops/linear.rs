@@ -1,7 +1,7 @@
 //! Products with weights.
 
 use mlx::device::{Backend, backend};
-use mlx::gpu::{FewRows, FewRowsWeight, MatrixUnit, Narrow, WeightFormat, few_rows, unpack};
+use mlx::gpu::{FewRows, FewRowsWeight, MatrixUnit, Narrow, few_rows, unpack};
 use mlx::{Array, Dtype, QuantMode, Quantized};
 
 use crate::ops::Weight;
@@ -11,18 +11,30 @@ use crate::ops::Weight;
 /// for half a minute at the first use from 8 rows on.
 pub(super) const UNPACK_ROWS: usize = 8;
 /// Rows up to which our dense product of more than `SMALL_WEIGHTS` elements is as fast as MLX's, which takes longer to launch:
-/// where simd groups multiply, and where warpgroups do. With smaller weights ours are as fast with all rows that kernels have. On an H200
+/// where simd groups multiply, and where warpgroups do. With smaller weights ours are as fast with more rows. On an H200
 /// 128 streams of an 8B take 8.6 ms with ours and 7.8 with MLX's, and of a 0.6B 3.7 and 4.3.
 const LARGE_WEIGHT_ROWS: i32 = 32;
 const LARGE_WEIGHT_WARPGROUP_ROWS: i32 = 64;
+const SMALL_WEIGHT_ROWS: i32 = 128;
 const SMALL_WEIGHTS: usize = 1 << 23;
 
-fn dense_rows(weight: &Array) -> usize {
+/// What multiplies many rows with weights that are not packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ManyRows {
+    /// Whatever takes the GPU less time.
+    Fastest,
+    /// Our kernels, of which a step is one graph: ranks wait for each other's launches. On two H200 128 streams of an 8B take 15 ms where
+    /// MLX's products are launched one by one.
+    InGraphs,
+}
+
+fn dense_rows(weight: &Array, many: ManyRows) -> usize {
     let unit = MatrixUnit::of_device();
-    let most = match unit {
-        _ if weight.size() <= SMALL_WEIGHTS => FewRows::most(unit, WeightFormat::Dense),
-        MatrixUnit::SimdGroup => LARGE_WEIGHT_ROWS,
-        MatrixUnit::Warpgroup => LARGE_WEIGHT_WARPGROUP_ROWS,
+    let most = match (unit, many) {
+        (_, ManyRows::InGraphs) => FewRows::most(unit),
+        _ if weight.size() <= SMALL_WEIGHTS => FewRows::most(unit).min(SMALL_WEIGHT_ROWS),
+        (MatrixUnit::SimdGroup, _) => LARGE_WEIGHT_ROWS,
+        (MatrixUnit::Warpgroup, _) => LARGE_WEIGHT_WARPGROUP_ROWS,
     };
     most as usize
 }
@@ -46,7 +58,12 @@ fn narrow(x: &Array, weight: &Array) -> mlx::Result<Option<Array>> {
 }
 
 /// `x · Wᵀ`, and a bias if there is one, where MLX's own operation is not the best; `None` elsewhere.
-pub(super) fn product(x: &Array, weight: &Weight, bias: Option<&Array>) -> mlx::Result<Option<Array>> {
+pub(super) fn product(
+    x: &Array,
+    weight: &Weight,
+    bias: Option<&Array>,
+    many: ManyRows,
+) -> mlx::Result<Option<Array>> {
     // Metal's own products are good.
     if backend() != Backend::Cuda {
         return Ok(None);
@@ -57,7 +74,7 @@ pub(super) fn product(x: &Array, weight: &Weight, bias: Option<&Array>) -> mlx::
             Some(_) => Ok(None),
             None => narrow(x, weight),
         },
-        Weight::Dense(weight) => match (1..=dense_rows(weight)).contains(&rows) {
+        Weight::Dense(weight) => match (1..=dense_rows(weight, many)).contains(&rows) {
             true => few_rows(x, FewRowsWeight::Dense(weight), bias),
             false => Ok(None),
         },
