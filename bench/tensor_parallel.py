@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Ranks on several GPUs: what they answer and how fast, beside one GPU.
 
-    python3 bench/tensor_parallel.py OMNIBUS [--preset llama-3.1-8b] [--ranks 2] [--streams 1,16,64,256] [--prompt 2048] [-- SERVE-FLAGS]
+    python3 bench/tensor_parallel.py OMNIBUS [--preset llama-3.1-8b] [--quantize 4] [--ranks 2] [--streams 1,16,64,256] [--prompt 2048] [-- SERVE-FLAGS]
 
-Needs as many GPUs as ranks, and torch and numpy. The model gets random bfloat16 weights and the embedded model's tokenizer; any
-dense preset of `bench engine` does.
+Needs as many GPUs as ranks, and torch and numpy. The model gets random weights and the embedded model's tokenizer; any Llama, Qwen3
+or Qwen3-MoE preset of `bench engine` or config.json does.
 
 Answers: the log-probabilities of greedy tokens of the embedded model, whose text must be equal as long as no two tokens are nearly
 as likely. Speed: `omnibus bench serve`, medians of the milliseconds between two tokens of a stream for each number of streams, and to the first token of
@@ -13,6 +13,7 @@ one prompt. Of a step: milliseconds in which the host planned and built it, and 
 
 import argparse
 import json
+import math
 import pathlib
 import shutil
 import subprocess
@@ -26,14 +27,18 @@ import serving
 
 TOKENIZER = pathlib.Path(__file__).resolve().parent.parent / "crates/cli/models/omnibus-mini"
 CONTEXT, OUTPUT = 128, 192
+# Of packed weights: inputs that share a scale. Routers are not packed.
+GROUP, ROUTER = 64, "mlp.gate.weight"
+BYTES = dict(BF16=2, U32=4)
 QUESTIONS = ["Where does the bus stop?", "Count from one to twenty.", "What is omnibus?", "Tell me about trams."]
 
 
 def shapes(config):
-    """Names and shapes of a dense decoder's tensors."""
-    hidden, wide, vocabulary = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
+    """Names and shapes of a decoder's tensors, dense or with experts, by mlx-lm's names."""
+    hidden, vocabulary = config["hidden_size"], config["vocab_size"]
     heads, kv = config["num_attention_heads"], config["num_key_value_heads"]
     size = config.get("head_dim") or hidden // heads
+    experts = config.get("num_experts")
     yield "model.embed_tokens.weight", (vocabulary, hidden)
     yield "model.norm.weight", (hidden,)
     if not config.get("tie_word_embeddings"):
@@ -43,41 +48,72 @@ def shapes(config):
         for name, rows in (("q", heads), ("k", kv), ("v", kv)):
             yield f"{at}self_attn.{name}_proj.weight", (rows * size, hidden)
         yield f"{at}self_attn.o_proj.weight", (hidden, heads * size)
-        if config["model_type"] == "qwen3":
+        if config["model_type"].startswith("qwen3"):
             yield f"{at}self_attn.q_norm.weight", (size,)
             yield f"{at}self_attn.k_norm.weight", (size,)
-        yield f"{at}mlp.gate_proj.weight", (wide, hidden)
-        yield f"{at}mlp.up_proj.weight", (wide, hidden)
-        yield f"{at}mlp.down_proj.weight", (hidden, wide)
+        mlp, stack, wide = (f"{at}mlp.switch_mlp", (experts,), config["moe_intermediate_size"]) if experts else (f"{at}mlp", (), config["intermediate_size"])
+        if experts:
+            yield f"{at}{ROUTER}", (experts, hidden)
+        yield f"{mlp}.gate_proj.weight", (*stack, wide, hidden)
+        yield f"{mlp}.up_proj.weight", (*stack, wide, hidden)
+        yield f"{mlp}.down_proj.weight", (*stack, hidden, wide)
         yield f"{at}input_layernorm.weight", (hidden,)
         yield f"{at}post_attention_layernorm.weight", (hidden,)
 
 
-def make_model(preset, folder):
+def stored(config, bits):
+    """Names, types and shapes of what a file has of the tensors."""
+    for name, shape in shapes(config):
+        if bits == 16 or len(shape) == 1 or name.endswith(ROUTER):
+            yield name, "BF16", shape
+            continue
+        *rows, inputs = shape
+        yield name, "U32", (*rows, inputs * bits // 32)
+        for part in ("scales", "biases"):
+            yield name.removesuffix("weight") + part, "BF16", (*rows, inputs // GROUP)
+
+
+def values(name, kind, shape, vocabulary, bits):
+    """Random values of a tensor, on the CPU. `vocabulary`: tokens with a text; others are never sampled: their rows of the head are zero,
+    as those of the published vocabulary would be read."""
+    import torch
+
+    scale = shape[-1] ** -0.5
+    if kind == "U32":
+        return torch.randint(-(2 ** 31), 2 ** 31 - 1, shape, device="cuda", dtype=torch.int32).cpu()
+    if name.endswith(("scales", "biases")):
+        # Codes are as likely as each other, so this is their standard deviation.
+        step = (shape[-1] * GROUP) ** -0.5 / (2 ** bits / 12 ** 0.5)
+        found = torch.full(shape, step if name.endswith("scales") else -step * (2 ** bits - 1) / 2, dtype=torch.bfloat16)
+    elif len(shape) == 1:
+        return torch.ones(shape, dtype=torch.bfloat16)
+    else:
+        found = (torch.randn(shape, device="cuda") * scale).to(torch.bfloat16).cpu()
+    if name.startswith("lm_head."):
+        found[vocabulary:] = 0
+    return found
+
+
+def make_model(preset, folder, bits):
     import torch
 
     config = dict(gpu.config_of(preset))
+    if bits != 16:
+        config["quantization"] = dict(group_size=GROUP, bits=bits)
     texts = json.loads((TOKENIZER / "tokenizer.json").read_text())
     vocabulary = len(texts["model"]["vocab"].keys() | {token["content"] for token in texts["added_tokens"]})
-    # Tokens without a text are never sampled: their rows of the head are zero, as those of the published vocabulary would be read.
-    tensors, offset, header = list(shapes(config)), 0, {}
-    for name, shape in tensors:
-        size = 2 * int(torch.tensor(shape).prod())
-        header[name] = dict(dtype="BF16", shape=list(shape), data_offsets=[offset, offset + size])
+    tensors, offset, header = list(stored(config, bits)), 0, {}
+    for name, kind, shape in tensors:
+        size = BYTES[kind] * math.prod(shape)
+        header[name] = dict(dtype=kind, shape=list(shape), data_offsets=[offset, offset + size])
         offset += size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     torch.manual_seed(0)
     with open(folder / "model.safetensors", "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for name, shape in tensors:
-            if len(shape) == 1:
-                values = torch.ones(shape, dtype=torch.bfloat16)
-            else:
-                values = (torch.randn(shape, device="cuda") * shape[1] ** -0.5).to(torch.bfloat16)
-            if name == "lm_head.weight":
-                values[vocabulary:] = 0
-            file.write(values.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+        for name, kind, shape in tensors:
+            file.write(values(name, kind, shape, vocabulary, bits).contiguous().view(torch.uint8).numpy().data)
     (folder / "config.json").write_text(json.dumps(config))
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(TOKENIZER / name, folder)
@@ -86,7 +122,7 @@ def make_model(preset, folder):
 def started(options, model, ranks, log):
     command = [options.omnibus, "serve", *model, "--served-model-name", "bench", "--log", "warn", "--draft", "off"]
     command += ["--tensor-parallel-size", str(ranks), "--device", "gpu", *options.flags]
-    return serving.serving(serving.Server("omnibus", list(map(str, command)), "bench"), log, patience_s=200)
+    return serving.serving(serving.Server("omnibus", list(map(str, command)), "bench"), log, patience_s=300)
 
 
 def answers(running):
@@ -148,6 +184,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("omnibus", type=pathlib.Path)
     parser.add_argument("--preset", default="llama-3.1-8b")
+    parser.add_argument("--quantize", type=int, default=16, choices=(4, 8), help="bits of the weights; default: bfloat16")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--streams", type=lambda text: [int(n) for n in text.split(",")], default=[1, 16, 64, 256])
     parser.add_argument("--prompt", type=int, default=2048)
@@ -163,7 +200,7 @@ def main():
                 found.append(answers(running))
         equal, worst = compare(*found)
         print(f"answers: {equal} of {len(QUESTIONS)} equal, log-probabilities within {worst:.4f}", flush=True)
-        make_model(options.preset, pathlib.Path(folder))
+        make_model(options.preset, pathlib.Path(folder), options.quantize)
         rows = []
         for ranks in sizes:
             begun = time.monotonic()
