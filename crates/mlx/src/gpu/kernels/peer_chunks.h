@@ -1,4 +1,4 @@
-// The same as peer_rows.h of many rows, W * sizeof(T) a multiple of 16: a group sends a chunk of a row without flags, and one flag
+// Rows of all ranks as in peer_rows.h, for many of them, W * sizeof(T) a multiple of 16: a group sends a chunk of a row without flags, and one flag
 // behind it. peers: behind the packets, for two exchanges in turn PIECES pieces of 16 bytes from each rank; then, in turn, FLAGS flags from each.
 // groups (chunks of a row, rows), NT threads
 typedef gk_bytes16 Data;
