@@ -64,6 +64,7 @@ pub use planned_memory::{PlannedMemory, plan_memory};
 use proposer::DraftNetwork;
 pub(crate) use ranks::{FollowerStart, RankLaunch, follow};
 use ranks::{LaterStages, LoadingStages, Place, RankGroup, RankedDevice, StagedDevice};
+use warm_up::WarmUpModel;
 
 /// What the thread owns besides the model's files.
 #[derive(Default)]
@@ -185,7 +186,6 @@ fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -
     runner.set_processors(all_processors(source, processors, settings));
     runner.set_media(media);
     runner.set_draft(draft);
-    warm_up::warm_up(&mut runner, settings).map_err(StartError::new)?;
     runner.set_prompt_cache(prompt_file.as_ref().and_then(prompt_file::PromptFile::cache));
     let traits = runner.traits();
     let offload = kv_offload::KvOffload::open(settings, source, &traits.kv, &capacity)?;
@@ -193,7 +193,9 @@ fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -
         group.allocate(&own_blocks, &runner.kernel_choice())?;
     }
     let blocks = runner.least_blocks();
-    let device = with_processes(runner, group, stages);
+    let of_steps = WarmUpModel::of(&runner);
+    let mut device = with_processes(runner, group, stages);
+    warm_up::warm_up(&mut device, &of_steps, settings).map_err(StartError::new)?;
     let device = match settings.faults.is_empty() {
         true => DeviceClient::new(device, traits),
         false => DeviceClient::new(FaultyDevice::new(device, settings.faults.clone(), blocks), traits),

@@ -67,12 +67,12 @@ fn a_draft_model_changes_no_token() {
 }
 
 #[test]
-fn steps_launched_ahead_change_no_token() {
+fn steps_launched_ahead_and_warm_up_change_no_token() {
     let ranks = ["--log", "off", "--tensor-parallel-size", "2"];
     let bodies = requests(3);
     let expected = undisturbed(Server::start(&ranks).address, &bodies);
     // Followers have no token of a step in flight but those that the first rank shares.
-    let ahead = Server::start(&[&ranks[..], &["--async-scheduling", "on"]].concat());
+    let ahead = Server::start(&[&ranks[..], &["--async-scheduling", "on", "--warm-up", "on"]].concat());
     assert_eq!(undisturbed(ahead.address, &bodies), expected);
 }
 

@@ -12,12 +12,13 @@ use omnibus_model::{KvCacheGroup, Model, PassShape};
 
 use super::capacity::Capacity;
 use super::catch_panic::catch_panic;
+use super::device_call::{Device, DeviceCall};
 use super::model_runner::ModelRunner;
 use super::padding::Padding;
 use super::step_input::{InputSegment, InputToken, StepInput};
 use crate::command_buffers::first_step_tokens;
 use crate::request::Sampling;
-use crate::sampler::{LateStops, NewSequence, SampleRow, Sampler, SamplingChanges};
+use crate::sampler::{Chooser, LateStops, NewSequence, SampleRow, Sampler, SamplingChanges};
 use crate::settings::{Settings, WarmUp};
 
 /// Tokens of each sequence in each step. Kernels differ by the number of rows, up to some hundred, and where prefill and
@@ -44,7 +45,7 @@ const STEPS: [&[usize]; 19] = [
     &[160, 1, 17, 1, 3, 1, 1, 24, 1],
 ];
 
-/// Steps that are run in any case where decode steps are launched as graphs. They start from no state, so they can be
+/// Steps that are run in any case where decode steps are launched as graphs in one process: no recurrent model has ranks. They start from no state, so they can be
 /// computed twice: decode steps of recurrent models trust graphs once the graph of such a step was compared with its kernels.
 const COMPARED_STEPS: [&[usize]; 1] = [&[1]];
 
@@ -74,41 +75,69 @@ pub(super) fn compile_ahead(model: &Model, capacity: &Capacity, settings: &Setti
     mlx::memory::clear_cache();
 }
 
+/// What warm-up steps need to know of a model.
+pub(super) struct WarmUpModel {
+    /// Of the smallest layer group.
+    blocks: usize,
+    context: usize,
+    groups: Vec<KvCacheGroup>,
+    vocab: usize,
+    chooser: Chooser,
+    compiles: bool,
+    uses_step_graphs: bool,
+}
+
+impl WarmUpModel {
+    pub(super) fn of(runner: &ModelRunner) -> Self {
+        Self {
+            blocks: runner.least_blocks(),
+            context: runner.blueprint().context.unwrap_or(usize::MAX),
+            groups: runner.cache().groups().to_vec(),
+            vocab: runner.blueprint().vocab,
+            chooser: runner.chooser(),
+            compiles: runner.compiles(),
+            uses_step_graphs: runner.uses_step_graphs(),
+        }
+    }
+}
+
 /// Runs warm-up steps, if the settings say so. A failure is no error: requests may fit where these steps do not.
-pub(super) fn warm_up(runner: &mut ModelRunner, settings: &Settings) -> mlx::Result<()> {
+pub(super) fn warm_up(device: &mut dyn Device, model: &WarmUpModel, settings: &Settings) -> mlx::Result<()> {
     let steps: &[&[usize]] = match settings.warm_up {
-        // Steps of one rank alone would wait for the others.
-        _ if settings.tensor_parallel_size > 1 => return Ok(()),
-        WarmUp::Auto if runner.compiles() => &STEPS,
+        WarmUp::Auto if model.compiles => &STEPS,
         WarmUp::On => &STEPS,
-        WarmUp::Off if runner.uses_step_graphs() => &COMPARED_STEPS,
+        WarmUp::Off if model.uses_step_graphs && settings.tensor_parallel_size <= 1 => &COMPARED_STEPS,
         WarmUp::Auto | WarmUp::Off => return Ok(()),
     };
     tracing::info!("warming up (the first start on a GPU also compiles kernels)");
     let started = Instant::now();
-    if let Err(error) = catch_panic(|| run_steps(runner, settings, steps)) {
+    if let Err(error) = catch_panic(|| run_steps(device, model, settings, steps)) {
         tracing::warn!(%error, "the warm-up failed");
-        return runner.reset();
+        return device.call(DeviceCall::Reset).map(drop);
     }
     tracing::info!(seconds = started.elapsed().as_secs_f64(), "warmed up");
     Ok(())
 }
 
-fn run_steps(runner: &mut ModelRunner, settings: &Settings, steps: &[&[usize]]) -> mlx::Result<()> {
-    let blocks = runner.least_blocks();
-    let context = runner.blueprint().context.unwrap_or(usize::MAX);
-    for step in steps {
+fn run_steps(
+    device: &mut dyn Device,
+    model: &WarmUpModel,
+    settings: &Settings,
+    steps: &[&[usize]],
+) -> mlx::Result<()> {
+    let WarmUpModel { blocks, context, .. } = *model;
+    for (step, number) in steps.iter().zip(0..) {
         let sequences = step.len().min(settings.max_num_seqs).min(blocks).max(1);
         // Each sequence has as many blocks, and no step is larger than the memory plan allows.
         let room = (blocks / sequences).max(1);
         let most = (first_tokens(settings) / sequences).min(context);
         let most = most.clamp(1, room * settings.block_size);
         let tokens: Vec<usize> = step.iter().take(sequences).map(|tokens| (*tokens).min(most)).collect();
-        let input = step_input(runner, settings.block_size, room, &tokens);
-        let forward = runner.forward(&input, None)?;
-        let output = runner.sample(forward, &SamplingChanges::default())?;
-        runner.read(&output)?;
-        sample(runner, sequences)?;
+        let input = Box::new(step_input(model, settings.block_size, room, &tokens));
+        device.call(DeviceCall::Forward { step: number, after: None, input })?;
+        device.call(DeviceCall::Sample { step: number, changes: Box::default() })?;
+        device.call(DeviceCall::Read { step: number })?;
+        sample(model, sequences)?;
     }
     Ok(())
 }
@@ -119,12 +148,12 @@ fn first_tokens(settings: &Settings) -> usize {
 }
 
 /// Rows of new sequences with these token counts, over the first blocks. Unknown to the sampler, they are greedy.
-fn step_input(runner: &ModelRunner, block_size: usize, room: usize, tokens: &[usize]) -> StepInput {
+fn step_input(model: &WarmUpModel, block_size: usize, room: usize, tokens: &[usize]) -> StepInput {
     let mut input = StepInput::default();
     if tokens.len() > 1 {
         // Prompts that share part of a block copy it, of states the whole.
         let copy = |group| BlockCopy { group, from: BlockId(0), to: BlockId(1) };
-        input.copies = (0..runner.groups()).map(copy).collect();
+        input.copies = (0..model.groups.len()).map(copy).collect();
     }
     for (at, tokens) in tokens.iter().copied().enumerate() {
         let table = |group: &KvCacheGroup| {
@@ -148,7 +177,7 @@ fn step_input(runner: &ModelRunner, block_size: usize, room: usize, tokens: &[us
             samples: usize::from(is_sampled),
             adapter: 0,
             keeps_states: false,
-            tables: runner.cache().groups().iter().map(table).collect(),
+            tables: model.groups.iter().map(table).collect(),
         });
         if is_sampled {
             let logits = input.logits_at.len();
@@ -160,8 +189,8 @@ fn step_input(runner: &ModelRunner, block_size: usize, room: usize, tokens: &[us
 }
 
 /// Samples with a temperature and with filters; the steps themselves are greedy.
-fn sample(runner: &ModelRunner, sequences: usize) -> mlx::Result<()> {
-    let vocab = runner.blueprint().vocab;
+fn sample(model: &WarmUpModel, sequences: usize) -> mlx::Result<()> {
+    let vocab = model.vocab;
     let plain = Sampling { temperature: 0.8, ..Sampling::default() };
     let filtered = Sampling { top_k: 40, top_p: 0.9, min_p: 0.05, ..plain.clone() };
     for sampling in [plain, filtered] {
@@ -177,7 +206,7 @@ fn sample(runner: &ModelRunner, sequences: usize) -> mlx::Result<()> {
             dry_breakers: Vec::new(),
         };
         let row = |id| SampleRow { sequence: SequenceId(id as u64), position: id, logits: id };
-        let mut sampler = Sampler::new(runner.chooser());
+        let mut sampler = Sampler::new(model.chooser);
         let added = (0..sequences).map(new).collect();
         sampler.apply(&SamplingChanges { added, ..SamplingChanges::default() });
         let logits = vec![0f32; sequences * vocab];

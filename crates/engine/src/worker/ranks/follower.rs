@@ -21,6 +21,7 @@ use crate::settings::Settings;
 use crate::worker::capacity::{Capacity, MediaMemory};
 use crate::worker::device_call::Device;
 use crate::worker::model_runner::ModelRunner;
+use crate::worker::warm_up::compile_ahead;
 use crate::worker::{choose_device, kernels_of, load_model};
 
 /// Follows the first rank, of its stage or of all, until that closes the socket. `launch`: how the first rank of a stage starts the
@@ -85,6 +86,7 @@ impl Follower {
         let model = load_model(&source, kernels_of(&settings), &settings, (part, None))?;
         let settings = settings.on(mlx::device::default().map_err(StartError::new)?);
         let capacity = Capacity::of(&model, None, MediaMemory::default(), &settings)?;
+        compile_ahead(&model, &capacity, &settings);
         Ok(Self { model, capacity, settings })
     }
 

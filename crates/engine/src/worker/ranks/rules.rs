@@ -99,7 +99,10 @@ pub(in crate::worker) fn settings_of_a_rank(settings: &Settings) -> Result<Setti
     if in_stages {
         own.async_scheduling = AsyncScheduling::Off;
     }
-    own.warm_up = WarmUp::Off;
+    // By itself a group is not warmed up yet: on GPUs that is not tried.
+    if in_stages || settings.warm_up == WarmUp::Auto {
+        own.warm_up = WarmUp::Off;
+    }
     // The head of the checkpoint, which `auto` would use, is not divided yet.
     if drafts.source == DraftSource::Auto && drafts.draft_model.is_none() {
         own.speculation.source = DraftSource::Ngram;
