@@ -45,8 +45,9 @@ const STEPS: [&[usize]; 19] = [
     &[160, 1, 17, 1, 3, 1, 1, 24, 1],
 ];
 
-/// Steps that are run in any case where decode steps are launched as graphs in one process: no recurrent model has ranks. They start from no state, so they can be
-/// computed twice: decode steps of recurrent models trust graphs once the graph of such a step was compared with its kernels.
+/// Steps that are run in any case where one process launches decode steps as graphs (no recurrent model has ranks). They start
+/// from no state, so they can be computed twice: decode steps of recurrent models trust graphs once the graph of such a step was
+/// compared with its kernels.
 const COMPARED_STEPS: [&[usize]; 1] = [&[1]];
 
 /// Compiles the kernels of the warm-up steps on all cores, before anything else needs them. A failure costs only time.
