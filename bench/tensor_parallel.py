@@ -51,8 +51,9 @@ def shapes(config):
         if config["model_type"].startswith("qwen3"):
             yield f"{at}self_attn.q_norm.weight", (size,)
             yield f"{at}self_attn.k_norm.weight", (size,)
-        mlp, stack, wide = (f"{at}mlp.switch_mlp", (experts,), config["moe_intermediate_size"]) if experts else (f"{at}mlp", (), config["intermediate_size"])
+        mlp, stack, wide = f"{at}mlp", (), config["intermediate_size"]
         if experts:
+            mlp, stack, wide = f"{at}mlp.switch_mlp", (experts,), config["moe_intermediate_size"]
             yield f"{at}{ROUTER}", (experts, hidden)
         yield f"{mlp}.gate_proj.weight", (*stack, wide, hidden)
         yield f"{mlp}.up_proj.weight", (*stack, wide, hidden)
@@ -78,7 +79,6 @@ def values(name, kind, shape, vocabulary, bits):
     as those of the published vocabulary would be read."""
     import torch
 
-    scale = shape[-1] ** -0.5
     if kind == "U32":
         return torch.randint(-(2 ** 31), 2 ** 31 - 1, shape, device="cuda", dtype=torch.int32).cpu()
     if name.endswith(("scales", "biases")):
@@ -88,7 +88,7 @@ def values(name, kind, shape, vocabulary, bits):
     elif len(shape) == 1:
         return torch.ones(shape, dtype=torch.bfloat16)
     else:
-        found = (torch.randn(shape, device="cuda") * scale).to(torch.bfloat16).cpu()
+        found = (torch.randn(shape, device="cuda") * shape[-1] ** -0.5).to(torch.bfloat16).cpu()
     if name.startswith("lm_head."):
         found[vocabulary:] = 0
     return found
