@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use omnibus_kv::BlockId;
+use rustc_hash::FxHashMap;
 
 use crate::prefix::BlockHash;
 use crate::stats::GroupStats;
@@ -18,7 +19,7 @@ pub(crate) struct BlockPool {
     free: Vec<BlockId>,
     /// In the order of eviction: least recently used first, pinned blocks last.
     evictable: BTreeMap<(EvictionClass, u64), BlockId>,
-    index: BTreeMap<BlockHash, BlockId>,
+    index: FxHashMap<BlockHash, BlockId>,
     /// Number of releases so far: the clock of `evictable`.
     freed: u64,
     /// Blocks that became cached since the last [`Self::pop_newly_cached`], oldest first.
@@ -54,7 +55,7 @@ impl BlockPool {
             blocks: vec![Block::default(); total as usize],
             free,
             evictable: BTreeMap::new(),
-            index: BTreeMap::new(),
+            index: FxHashMap::default(),
             freed: 0,
             newly_cached: BTreeSet::new(),
             epoch: 0,

@@ -2,8 +2,10 @@
 //!
 //! Invariant: a sequence is in the set of its phase and in no other; its deadline is listed until it has ended.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Index;
+
+use rustc_hash::FxHashMap;
 
 use super::waiting::WaitingQueue;
 use crate::request::{Request, SequenceId, Tick};
@@ -12,7 +14,7 @@ use crate::sequence::{Hold, HoldReason, Phase, Rank, Sequence};
 /// All sequences: waiting, running, and being released.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Sequences {
-    by_id: BTreeMap<SequenceId, Box<Sequence>>,
+    by_id: FxHashMap<SequenceId, Box<Sequence>>,
     waiting: WaitingQueue,
     running: BTreeSet<SequenceId>,
     /// Preempted or ended, and still used by a step in flight.
@@ -56,7 +58,7 @@ impl Sequences {
         self.by_id.is_empty()
     }
 
-    /// All of them, oldest first.
+    /// All of them, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Sequence> {
         self.by_id.values().map(|sequence| &**sequence)
     }
@@ -175,19 +177,23 @@ impl Sequences {
 
     /// All sequences wait; those that have ended are removed and returned. `reset` drops what a sequence holds.
     pub(super) fn restart(&mut self, mut reset: impl FnMut(&mut Sequence)) -> Vec<Sequence> {
-        let all = std::mem::take(&mut self.by_id);
-        let (ended, mut left): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            all.into_iter().partition(|(_, sequence)| sequence.phase == Phase::Ended);
         self.waiting.clear();
         self.running.clear();
         self.releasing.clear();
-        for sequence in left.values_mut() {
+        let mut all: Vec<_> = std::mem::take(&mut self.by_id).into_iter().collect();
+        all.sort_unstable_by_key(|(id, _)| *id);
+        let mut ended = Vec::new();
+        for (id, mut sequence) in all {
+            if sequence.phase == Phase::Ended {
+                ended.push(*sequence);
+                continue;
+            }
             sequence.phase = Phase::Waiting;
-            reset(sequence);
-            self.waiting.push(sequence);
+            reset(&mut sequence);
+            self.waiting.push(&sequence);
+            self.by_id.insert(id, sequence);
         }
-        self.by_id = left;
-        ended.into_values().map(|sequence| *sequence).collect()
+        ended
     }
 
     /// Removes a sequence from the set of a phase.
