@@ -51,8 +51,8 @@ impl Default for Limits {
     }
 }
 
-/// Bodies up to this size need no room.
-const SMALL_BYTES: usize = 64 << 10;
+/// Bodies and messages up to this size need no room.
+pub const SMALL_BYTES: usize = 64 << 10;
 /// Bytes that reading takes for each byte of a body, measured with a chat of one long message: the body, what its escapes stand
 /// for, the text in the conversation and in the rendered prompt.
 const READ_BYTES: usize = 4;
@@ -75,6 +75,17 @@ pub struct Bodies {
     receiving: Room,
     /// For what becomes of them.
     reading: Room,
+}
+
+/// Limits on messages that arrive on a connection.
+#[derive(Debug, Clone)]
+pub struct MessageLimits {
+    /// Most bytes of one.
+    pub most_bytes: usize,
+    /// What those above [`SMALL_BYTES`] wait for.
+    pub room: Room,
+    /// Longest time for one to arrive that has room.
+    pub timeout: Duration,
 }
 
 /// A JSON body that is not parsed yet.
@@ -136,6 +147,12 @@ impl Bodies {
     /// Largest body, in bytes.
     pub fn most_bytes(&self) -> usize {
         self.limits.body_bytes
+    }
+
+    /// Limits on the messages of a connection.
+    pub fn messages(&self) -> MessageLimits {
+        let Limits { body_bytes, body_timeout, .. } = self.limits;
+        MessageLimits { most_bytes: body_bytes, room: self.receiving.clone(), timeout: body_timeout }
     }
 
     /// What a message that has arrived takes of the room while it is read.

@@ -13,11 +13,8 @@ use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use futures::stream::SplitStream;
 use futures::{SinkExt, Stream, StreamExt};
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc::{Sender, channel};
@@ -31,7 +28,7 @@ use crate::auth::Tenant;
 use crate::error::ApiError;
 use crate::request_id::RequestId;
 use crate::response::{Frame, frames, openai};
-use crate::socket::{self, Closed};
+use crate::socket::{Closed, FromClient, Message, NoUpgrade, Received, ToClient, Upgrade};
 use crate::wire::json;
 
 const PATH: &str = "/v1/stream";
@@ -48,12 +45,14 @@ pub async fn connect(
     Extension(tenant): Extension<Tenant>,
     Extension(request_id): Extension<RequestId>,
     headers: HeaderMap,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    upgrade: Result<Upgrade, NoUpgrade>,
 ) -> Result<Response, ApiError> {
     let upgrade =
         upgrade.map_err(|why| ApiError::invalid("upgrade", format!("GET {PATH} is a WebSocket: {why}")))?;
-    Ok(socket::bounded(upgrade, &app.bodies)
-        .on_upgrade(move |socket| serve(app, Origin::new(request_id, tenant.0), headers, socket)))
+    let (origin, of) = (Origin::new(request_id, tenant.0), Arc::clone(&app));
+    Ok(upgrade.serve(&app.bodies, move |to_client, from_client| {
+        serve(of, origin, headers, (to_client, from_client))
+    }))
 }
 
 /// The responses that are generated for one connection. Dropping it cancels them.
@@ -80,8 +79,12 @@ impl Running {
     }
 }
 
-async fn serve(app: Arc<App>, origin: Origin, headers: HeaderMap, socket: WebSocket) {
-    let (mut to_client, mut from_client) = socket.split();
+async fn serve(
+    app: Arc<App>,
+    origin: Origin,
+    headers: HeaderMap,
+    (mut to_client, mut from_client): (ToClient, FromClient),
+) {
     let (replies, mut outbox) = channel::<Message>(REPLIES);
     let mut writer = tokio::spawn(async move {
         while let Some(reply) = outbox.recv().await {
@@ -96,17 +99,11 @@ async fn serve(app: Arc<App>, origin: Origin, headers: HeaderMap, socket: WebSoc
             Ok(message) => message,
             Err(closed) => break closed,
         };
-        let text: &[u8] = match &message {
-            Message::Text(text) => text.as_bytes(),
-            Message::Binary(bytes) => bytes,
-            Message::Close(_) => break Closed::default(),
-            Message::Ping(_) | Message::Pong(_) => continue,
-        };
-        match app.bodies.message(text).await {
-            Ok(_held) => {
+        match message.read(&app.bodies, read).await {
+            Ok((command, _reading)) => {
                 let trace = app.traces.as_ref().map(|traces| traces.begin(&headers, "GET", PATH));
                 let origin = Origin { trace, ..origin.clone() };
-                handle(&app, &origin, &running, &replies, text).await;
+                handle(&app, &origin, &running, &replies, command).await;
             }
             Err(error) => _ = reply(&replies, failure(None, &error)).await,
         }
@@ -122,20 +119,23 @@ async fn serve(app: Arc<App>, origin: Origin, headers: HeaderMap, socket: WebSoc
 }
 
 /// The client's next message, while the connection is open in both directions.
-async fn received(
-    from_client: &mut SplitStream<WebSocket>,
-    replies: &Sender<Message>,
-) -> Result<Message, Closed> {
+async fn received(from_client: &mut FromClient, replies: &Sender<Message>) -> Result<Received, Closed> {
     tokio::select! {
-        message = socket::next(from_client) => message,
+        message = from_client.next() => message,
         () = replies.closed() => Err(Closed(None)),
     }
 }
 
-/// One message of the client.
-async fn handle(app: &Arc<App>, origin: &Origin, running: &Running, replies: &Sender<Message>, text: &[u8]) {
-    let (id, result) = match read(text) {
-        Ok(Command::Cancel(id)) => {
+/// What a message of the client requests.
+async fn handle(
+    app: &Arc<App>,
+    origin: &Origin,
+    running: &Running,
+    replies: &Sender<Message>,
+    command: Command,
+) {
+    let (id, result) = match command {
+        Command::Cancel(id) => {
             let cancelled = running.change(|running| running.remove(&id));
             let result = match cancelled {
                 Some(task) => {
@@ -145,15 +145,14 @@ async fn handle(app: &Arc<App>, origin: &Origin, running: &Running, replies: &Se
                 }
                 None => Err(ApiError::invalid("cancel", format!("no request has the id `{id}`"))),
             };
-            (Some(id), result)
+            (id, result)
         }
-        Ok(Command::Generate { id, body }) => {
-            (Some(id.clone()), generate(app, origin, running, replies, id, body).await)
+        Command::Generate { id, body } => {
+            (id.clone(), generate(app, origin, running, replies, id, body).await)
         }
-        Err(error) => (None, Err(error)),
     };
     if let Err(error) = result {
-        _ = reply(replies, failure(id.as_deref(), &error)).await;
+        _ = reply(replies, failure(Some(&id), &error)).await;
     }
 }
 

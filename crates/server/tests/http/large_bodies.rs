@@ -1,14 +1,17 @@
 //! Many large bodies at once: they wait for each other, and what they take together is bounded.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use omnibus_server::{Limits, Settings, StoredResponses};
+use serde_json::json;
 
 use super::client::{JSON, connect, exchange, post, request};
 use super::media::hostile_inputs::{is_alone, live};
+use super::stream::Client;
 use super::{Server, server_with};
 
 const NAME: &str = "large_bodies::bodies_at_once_take_bounded_memory";
@@ -87,6 +90,68 @@ fn bodies_at_once_take_bounded_memory() {
         assert!(peak <= RECEIVED_BYTES + READ_BYTES + BESIDE_BYTES + 2 * body.len(), "{path}: {peak} bytes");
         assert!(growth <= 1 << 20, "{path}: {growth} bytes stay");
     }
+    let messages = [
+        ("/v1/responses", format!(r#"{{"type":"response.create","model":"m","input":"{text}"}}"#)),
+        ("/v1/stream", format!(r#"{{"id":"a","messages":{message}}}"#)),
+    ];
+    for (path, message) in messages {
+        send_messages_at_once(&server, path, b"{}");
+        let (peak, growth) = peak_and_growth(|| send_messages_at_once(&server, path, message.as_bytes()));
+        println!("{path}: {peak} bytes at most, {growth} stay");
+        assert!(peak > message.len(), "{path}: {peak} bytes are seen");
+        assert!(
+            peak <= RECEIVED_BYTES + READ_BYTES + BESIDE_BYTES + 2 * message.len(),
+            "{path}: {peak} bytes"
+        );
+        assert!(growth <= 1 << 20, "{path}: {growth} bytes stay");
+    }
+}
+
+/// The frame of a message, masked with zeros.
+fn frame(message: &[u8]) -> Vec<u8> {
+    let length = (message.len() as u64).to_be_bytes();
+    [[0x81, 0xff].as_slice(), &length, &[0; 4], message].concat()
+}
+
+/// Sends the same message on many WebSockets at once. Each is refused for what it has.
+fn send_messages_at_once(server: &Server, path: &str, message: &[u8]) {
+    let (frame, address) = (frame(message), server.address);
+    std::thread::scope(|scope| {
+        for _ in 0..COUNT {
+            scope.spawn(|| {
+                let mut connection = upgraded(address, path);
+                connection.write_all(&frame).unwrap();
+                until(&mut connection, b"invalid_request_error");
+                // The server ends the connection when it has dropped all that was received on it.
+                connection.shutdown(Shutdown::Write).unwrap();
+                connection.read_to_end(&mut Vec::new()).unwrap();
+            });
+        }
+    });
+}
+
+/// A WebSocket of a server.
+fn upgraded(address: SocketAddr, path: &str) -> TcpStream {
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+         sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    );
+    let mut connection = connect(address);
+    connection.write_all(head.as_bytes()).unwrap();
+    let accepted = until(&mut connection, b"\r\n\r\n");
+    assert!(accepted.starts_with("HTTP/1.1 101"), "{accepted}");
+    connection
+}
+
+/// What is received up to the read that brings these bytes.
+fn until(connection: &mut TcpStream, last: &[u8]) -> String {
+    let (mut all, mut bytes) = (Vec::new(), [0; 4096]);
+    while !all.windows(last.len()).any(|window| window == last) {
+        let more = connection.read(&mut bytes).unwrap();
+        assert!(more > 0, "the connection ended after {}", String::from_utf8_lossy(&all));
+        all.extend_from_slice(&bytes[..more]);
+    }
+    String::from_utf8_lossy(&all).into_owned()
 }
 
 #[test]
@@ -105,6 +170,29 @@ fn a_large_body_waits_for_another() {
     held[0].write_all(&begun[begun.len() / 2..]).unwrap();
     let reply = waiting.join().unwrap();
     assert_eq!(reply.error()["code"], "context_length_exceeded", "{}", reply.body);
+}
+
+#[test]
+fn a_large_message_waits_for_a_body() {
+    let server = server_with(Settings { limits: limits(), ..Settings::default() });
+    let message = format!(r#"{{"id":"a","prompt":"{}"}}"#, "w ".repeat(BODY_BYTES / 2 - 100));
+    let begun = request("POST", "/v1/completions", &[JSON], message.as_bytes());
+    let mut held: Vec<_> = (0..RECEIVED_BYTES / BODY_BYTES).map(|_| connect(server.address)).collect();
+    for connection in &mut held {
+        connection.write_all(&begun[..begun.len() / 2]).unwrap();
+    }
+    let mut small = Client::connect(&server);
+    small.ask(json!("b"), "hi");
+    let mut large = Client::connect(&server);
+    let waiting = std::thread::spawn(move || {
+        large.send_text(&message);
+        large.until_done("a")
+    });
+    small.until_done("b");
+    // The rest of one frees its room; the others stay as they are.
+    held[0].write_all(&begun[begun.len() / 2..]).unwrap();
+    let replies = waiting.join().unwrap();
+    assert_eq!(replies[0]["error"]["param"], "prompt", "{replies:?}");
 }
 
 #[test]

@@ -2,12 +2,13 @@
 
 use std::net::TcpStream;
 
+use omnibus_server::{Limits, Settings};
 use serde_json::{Value, json};
 use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
 
 use super::scripted::RequestEvent;
-use super::{Server, client::get, server, server_with_keys};
+use super::{Server, client::get, server, server_with, server_with_keys};
 
 /// A client of one connection.
 pub struct Client(WebSocket<MaybeTlsStream<TcpStream>>);
@@ -100,9 +101,10 @@ fn requests_of_one_connection_run_beside_each_other() {
 
 #[test]
 fn a_message_that_is_too_large_ends_its_connection_with_the_reason() {
-    let server = server();
+    let limits = Limits { body_bytes: 100_000, ..Limits::default() };
+    let server = server_with(Settings { limits, ..Settings::default() });
     for path in ["/v1/stream", "/v1/responses"] {
-        assert_eq!(Client::at(&server, path).code_after("x".repeat((8 << 20) + 1)), Some(1009), "{path}");
+        assert_eq!(Client::at(&server, path).code_after("x".repeat(100_001)), Some(1009), "{path}");
     }
 }
 

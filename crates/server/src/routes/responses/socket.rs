@@ -1,8 +1,8 @@
 //! `GET /v1/responses`: the Responses API on a WebSocket. A message is `response.create` with the fields of a request;
 //! replies are the events of its stream.
 //!
-//! Invariant: one response at a time: messages wait for their turn, and a few of them only. The end of the connection
-//! cancels what it started.
+//! Invariant: one response at a time: messages wait for their turn, a few small ones received and the others in the
+//! connection. The end of the connection cancels what it started.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -10,11 +10,8 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::State;
-use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, Stream, StreamExt};
 use serde_json::{Map, Value, json};
 
@@ -24,13 +21,12 @@ use crate::app::App;
 use crate::auth::Tenant;
 use crate::connection_memory::ConnectionMemory;
 use crate::error::ApiError;
-use crate::limits::Reading;
 use crate::request_id::RequestId;
 use crate::response::{Frame, frames, openai};
-use crate::socket::{self, Closed};
+use crate::socket::{Closed, FromClient, Message, NoUpgrade, Received, ToClient, Upgrade};
 use crate::wire::json::parse;
 
-/// Most messages that wait for their turn; the others stay in the socket.
+/// Most small messages that are received before their turn.
 const WAITING_MAX: usize = 4;
 const PATH: &str = "/v1/responses";
 
@@ -40,19 +36,18 @@ pub async fn connect(
     Extension(tenant): Extension<Tenant>,
     Extension(request_id): Extension<RequestId>,
     headers: HeaderMap,
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+    upgrade: Result<Upgrade, NoUpgrade>,
 ) -> Result<Response, ApiError> {
     let upgrade = upgrade.map_err(|why| {
         let message = format!("GET {PATH} is a WebSocket, and POST sends a request: {why}");
         ApiError::invalid("upgrade", message)
     })?;
-    Ok(socket::bounded(upgrade, &app.bodies).on_upgrade(move |socket| {
-        let memory = Arc::<ConnectionMemory>::default();
-        let origin = Origin { memory: Some(Arc::clone(&memory)), ..Origin::new(request_id, tenant.0) };
-        let (to_client, from_client) = socket.split();
-        let connection =
-            Connection { app, origin, headers, memory, to_client, from_client, waiting: VecDeque::new() };
-        connection.serve()
+    let memory = Arc::<ConnectionMemory>::default();
+    let origin = Origin { memory: Some(Arc::clone(&memory)), ..Origin::new(request_id, tenant.0) };
+    let of = Arc::clone(&app);
+    Ok(upgrade.serve(&app.bodies, move |to_client, from_client| {
+        let waiting = VecDeque::new();
+        Connection { app: of, origin, headers, memory, to_client, from_client, waiting }.serve()
     }))
 }
 
@@ -62,13 +57,10 @@ struct Connection {
     origin: Origin,
     headers: HeaderMap,
     memory: Arc<ConnectionMemory>,
-    to_client: SplitSink<WebSocket, Message>,
-    from_client: SplitStream<WebSocket>,
+    to_client: ToClient,
+    from_client: FromClient,
     waiting: VecDeque<Received>,
 }
-
-/// A message that was received, and what it takes of the budget of bodies.
-type Received = Result<(Message, Reading), ApiError>;
 
 impl Connection {
     async fn serve(mut self) {
@@ -85,21 +77,22 @@ impl Connection {
     async fn respond_to_next(&mut self) -> Result<(), Closed> {
         let received = match self.waiting.pop_front() {
             Some(received) => received,
-            None => next_message(&self.app, &mut self.from_client).await?,
+            None => self.from_client.next().await?,
         };
         self.respond(received).await
     }
 
     /// Responds to one message.
     async fn respond(&mut self, received: Received) -> Result<(), Closed> {
-        let request = received.and_then(|(message, _reserved)| Request::read(&message));
-        let Request { body, lane, previous } = match request {
+        let request = received.read(&self.app.bodies, Request::read).await;
+        let (Request { body, lane, previous }, reading) = match request {
             Ok(request) => request,
             Err(error) => return self.send(failure(&error), None).await,
         };
         let trace = self.app.traces.as_ref().map(|traces| traces.begin(&self.headers, "GET", PATH));
         let origin = Origin { trace, ..self.origin.clone() };
         let submitted = submitted_from::<ResponsesApi>(&self.app, Value::Object(body), origin).await;
+        drop(reading);
         let outcome = match submitted {
             Ok(Submitted { framer, events, choices, .. }) => {
                 let keep_alive = self.app.keep_alive;
@@ -133,7 +126,7 @@ impl Connection {
                     }
                     self.send(frame.data, lane).await?;
                 }
-                message = next_message(&self.app, &mut self.from_client), if self.waiting.len() < WAITING_MAX => {
+                message = self.from_client.next_small(), if self.waiting.len() < WAITING_MAX => {
                     self.waiting.push_back(message?);
                 }
             }
@@ -156,21 +149,6 @@ enum Outcome {
     Failed,
 }
 
-/// The client's next message.
-async fn next_message(app: &App, from_client: &mut SplitStream<WebSocket>) -> Result<Received, Closed> {
-    loop {
-        let message = socket::next(from_client).await?;
-        let bytes: &[u8] = match &message {
-            Message::Text(text) => text.as_bytes(),
-            Message::Binary(bytes) => bytes,
-            Message::Close(_) => return Err(Closed(None)),
-            Message::Ping(_) | Message::Pong(_) => continue,
-        };
-        let reserved = app.bodies.message(bytes).await;
-        return Ok(reserved.map(|reserved| (message, reserved)));
-    }
-}
-
 /// A request for a response.
 struct Request {
     body: Map<String, Value>,
@@ -180,12 +158,7 @@ struct Request {
 }
 
 impl Request {
-    fn read(message: &Message) -> Result<Self, ApiError> {
-        let text: &[u8] = match message {
-            Message::Text(text) => text.as_bytes(),
-            Message::Binary(bytes) => bytes,
-            Message::Close(_) | Message::Ping(_) | Message::Pong(_) => &[],
-        };
+    fn read(text: &[u8]) -> Result<Self, ApiError> {
         let Value::Object(mut body) = parse(text)? else {
             return Err(ApiError::malformed("a message must be an object"));
         };
