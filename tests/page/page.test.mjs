@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ import { after, before, test } from "node:test";
 import AxeBuilder from "@axe-core/playwright";
 import { chromium } from "playwright-core";
 
-const { BINARY, CHROMIUM, SCREENSHOTS } = process.env;
+const { BINARY, CHROMIUM, MODEL, SCREENSHOTS } = process.env;
 const KEYS = `[[key]]
 name = "operator"
 key = "sk-operator"
@@ -369,6 +369,51 @@ test("keys: the page asks, and a key that may not is told so", async () => {
   await page.goto(`${address}/ui/#chat`);
   await option(page, "Most tokens", "8");
   await say(page, "Hello!");
+  assert.deepEqual(page.wrong, []);
+  rmSync(folder, { recursive: true });
+});
+
+/** The folder of an adapter that changes nothing: its second matrix is zero. */
+function adapter(folder) {
+  const { hidden_size: hidden, num_attention_heads: heads, head_dim } = JSON.parse(readFileSync(join(MODEL, "config.json")));
+  const module = "base_model.model.model.layers.0.self_attn.q_proj";
+  const shapes = [[`${module}.lora_A.weight`, [2, hidden]], [`${module}.lora_B.weight`, [heads * (head_dim ?? hidden / heads), 2]]];
+  let end = 0;
+  const tensors = shapes.map(([name, shape]) => {
+    const begin = end;
+    end += 4 * shape[0] * shape[1];
+    return [name, { dtype: "F32", shape, data_offsets: [begin, end] }];
+  });
+  const header = Buffer.from(JSON.stringify(Object.fromEntries(tensors)));
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(header.length));
+  writeFileSync(join(folder, "adapter_model.safetensors"), Buffer.concat([length, header, Buffer.alloc(end)]));
+  const config = { peft_type: "LORA", r: 2, lora_alpha: 4, target_modules: ["q_proj"] };
+  writeFileSync(join(folder, "adapter_config.json"), JSON.stringify(config));
+}
+
+test("an adapter is loaded, used and unloaded", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "omnibus-page-"));
+  adapter(folder);
+  const address = await serve("--allow-runtime-lora-updating");
+  const page = await open(address);
+  await page.goto(`${address}/ui/#models`);
+  await page.getByLabel("Directory on the server").fill(join(folder, "missing"));
+  await page.getByLabel("Name", { exact: true }).fill("quiet");
+  await page.getByRole("button", { name: "Load adapter" }).click();
+  await page.locator(".error", { hasText: "missing" }).waitFor();
+  await page.getByLabel("Directory on the server").fill(folder);
+  await page.getByRole("button", { name: "Load adapter" }).click();
+  const unload = page.getByRole("button", { name: "Unload quiet" });
+  await unload.waitFor();
+  await accessible(page);
+  await picture(page, "adapters");
+  const body = { model: "quiet", messages: [{ role: "user", content: "Hello!" }], max_tokens: 4 };
+  const headers = { "content-type": "application/json" };
+  const answer = await fetch(`${address}/v1/chat/completions`, { method: "POST", headers, body: JSON.stringify(body) });
+  assert.equal((await answer.json()).model, "quiet");
+  await unload.click();
+  await unload.waitFor({ state: "detached" });
   assert.deepEqual(page.wrong, []);
   rmSync(folder, { recursive: true });
 });

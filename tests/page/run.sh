@@ -18,5 +18,5 @@ mkdir -p "$packages"
 cp "$here/package.json" "$packages/"
 cp "$here"/*.mjs "$packages/"
 (cd "$packages" && npm install --silent --no-audit --no-fund)
-MCP_SERVER="$here/../../crates/testing/mcp_servers/scripted.py" \
+MCP_SERVER="$here/../../crates/testing/mcp_servers/scripted.py" MODEL="$here/../../crates/cli/models/omnibus-mini" \
     BINARY="$binary" CHROMIUM="$chromium" SCREENSHOTS="$screenshots" node --test --test-timeout 300000 "$packages/page.test.mjs"

@@ -1,16 +1,19 @@
 // Models: which are loaded, what they take, loading, unloading and downloads.
 
+import { adapterForm, unloadAdapter } from "./adapters.js";
 import { call, jsonLines } from "./api.js";
 import { ago, button, bytes, el, failure, number, table, whileShown } from "./dom.js";
 
 export function modelsView() {
   const list = el("div");
   const messages = el("div", { role: "status" });
-  const view = el("section", { "aria-label": "Models" }, el("h2", {}, "Models"), messages, list, pullForm(messages, () => refresh()));
-  const act = async (verb, model) => {
-    messages.replaceChildren(`${verb === "load" ? "Loading" : "Unloading"} ${model} …`);
+  const forms = [pullForm, adapterForm].map((form) => form(messages, () => refresh()));
+  const view = el("section", { "aria-label": "Models" }, el("h2", {}, "Models"), messages, list, forms);
+  const act = async (model) => {
+    messages.replaceChildren(`${model.loaded || model.parent ? "Unloading" : "Loading"} ${model.id} …`);
     try {
-      await call(`/v1/models/${verb}`, { method: "POST", body: { model } });
+      if (model.parent) await unloadAdapter(model.id);
+      else await call(`/v1/models/${model.loaded ? "unload" : "load"}`, { method: "POST", body: { model: model.id } });
       messages.replaceChildren();
     } catch (error) {
       messages.replaceChildren(failure(error));
@@ -35,9 +38,8 @@ function row(model, act) {
   const state = model.status?.value ?? (model.loaded ? "loaded" : "");
   const kind = [model.architecture, model.quantization, model.task].filter(Boolean).join(", ");
   const requests = `${memory.active_requests ?? 0}${memory.waiting_requests ? ` + ${memory.waiting_requests} waiting` : ""}`;
-  const verb = model.loaded ? "unload" : "load";
-  const action = model.parent ? "" : button(model.loaded ? "Unload" : "Load", () => act(verb, model.id),
-    { "aria-label": `${model.loaded ? "Unload" : "Load"} ${model.id}` });
+  const verb = model.loaded || model.parent ? "Unload" : "Load";
+  const action = button(verb, () => act(model), { "aria-label": `${verb} ${model.id}` });
   const why = model.status?.error;
   return [model.id, why ? `${state}: ${why}` : state, memory.bytes ? bytes(memory.bytes) : "", requests,
     ago(memory.last_used), model.context_length ? number(model.context_length) : "", kind, action];

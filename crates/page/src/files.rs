@@ -50,6 +50,7 @@ const FILES: &[File] = files![
     "engine.js", "engine.js", "text/javascript; charset=utf-8";
     "plots.js", "plots.js", "text/javascript; charset=utf-8";
     "bench.js", "bench.js", "text/javascript; charset=utf-8";
+    "adapters.js", "adapters.js", "text/javascript; charset=utf-8";
     "models.js", "models.js", "text/javascript; charset=utf-8";
     "requests.js", "requests.js", "text/javascript; charset=utf-8";
     "recorded.js", "recorded.js", "text/javascript; charset=utf-8";
