@@ -18,6 +18,16 @@ pub enum LoadKind {
     Long,
     /// Prompts with a picture each.
     Media,
+    /// One request at any time.
+    Streams1,
+    /// Two.
+    Streams2,
+    /// Four.
+    Streams4,
+    /// Eight.
+    Streams8,
+    /// Sixteen.
+    Streams16,
 }
 
 /// Every load.
@@ -29,6 +39,11 @@ pub const LOADS: &[LoadKind] = &[
     LoadKind::Shared,
     LoadKind::Long,
     LoadKind::Media,
+    LoadKind::Streams1,
+    LoadKind::Streams2,
+    LoadKind::Streams4,
+    LoadKind::Streams8,
+    LoadKind::Streams16,
 ];
 
 impl LoadKind {
@@ -42,6 +57,11 @@ impl LoadKind {
             Self::Shared => "shared",
             Self::Long => "long",
             Self::Media => "media",
+            Self::Streams1 => "streams1",
+            Self::Streams2 => "streams2",
+            Self::Streams4 => "streams4",
+            Self::Streams8 => "streams8",
+            Self::Streams16 => "streams16",
         }
     }
 
@@ -55,6 +75,11 @@ impl LoadKind {
             Self::Shared => "closed loop: prompts with the same first half",
             Self::Long => "closed loop: prompts eight times as long",
             Self::Media => "closed loop: prompts with one of four pictures",
+            Self::Streams1 => "closed loop: one request at a time",
+            Self::Streams2 => "closed loop: two requests at any time",
+            Self::Streams4 => "closed loop: four requests at any time",
+            Self::Streams8 => "closed loop: eight requests at any time",
+            Self::Streams16 => "closed loop: sixteen requests at any time",
         }
     }
 

@@ -67,22 +67,13 @@ mod tests {
 
     fn report(metric: Metric, mean: f64, half: Option<f64>) -> Report {
         Report {
-            version: String::new(),
-            model: String::new(),
-            machine: String::new(),
-            rounds: 3,
-            requests: 1,
-            input_len: 1,
-            output_len: 1,
-            concurrency: None,
-            request_rate: None,
-            contenders: Vec::new(),
             values: vec![Measurement {
                 contender: "omnibus".to_owned(),
                 load: LoadKind::Closed,
                 metric,
                 value: Interval { mean, half },
             }],
+            ..Report::default()
         }
     }
 

@@ -4,6 +4,9 @@ use crate::error::Error;
 use crate::launch::server::{OwnServer, ServerFlags};
 use crate::settings::Config;
 
+/// The name of this server with all its parts.
+pub const OURS: &str = "omnibus";
+
 /// A server that gets the loads.
 pub struct Contender {
     /// Its name in the report.
@@ -18,7 +21,7 @@ pub struct Contender {
 
 /// Starts our servers, and takes the peers as they are.
 pub fn all(config: &Config) -> Result<Vec<Contender>, Error> {
-    let mut contenders = vec![own(config, "omnibus", &[], &[])?];
+    let mut contenders = vec![own(config, OURS, &[], &[])?];
     for ablation in &config.report.ablations {
         let name = format!("without {}", ablation.name);
         contenders.push(own(config, &name, ablation.flags, ablation.variables)?);

@@ -12,6 +12,10 @@ pub fn settings(load: LoadKind, base: &BenchSettings) -> BenchSettings {
     let closed = Arrivals { rate: None, ..base.arrivals };
     let open = Arrivals { concurrency: None, ..base.arrivals };
     let settings = BenchSettings { arrivals: closed, ..base.clone() };
+    let streams = |count| {
+        let arrivals = Arrivals { concurrency: Some(count), ..closed };
+        BenchSettings { arrivals, ..settings.clone() }
+    };
     match load {
         LoadKind::Closed => settings,
         LoadKind::Poisson => BenchSettings { arrivals: open, ..settings },
@@ -29,6 +33,11 @@ pub fn settings(load: LoadKind, base: &BenchSettings) -> BenchSettings {
         LoadKind::Shared => BenchSettings { dataset: Dataset::SharedPrefix, ..settings },
         LoadKind::Long => BenchSettings { input_len: 8 * base.input_len, ..settings },
         LoadKind::Media => BenchSettings { dataset: Dataset::Media, endpoint: Endpoint::Chat, ..settings },
+        LoadKind::Streams1 => streams(1),
+        LoadKind::Streams2 => streams(2),
+        LoadKind::Streams4 => streams(4),
+        LoadKind::Streams8 => streams(8),
+        LoadKind::Streams16 => streams(16),
     }
 }
 
@@ -47,6 +56,7 @@ mod tests {
         assert_eq!(arrivals(LoadKind::Closed), Arrivals { rate: None, concurrency: Some(4), burst: 1 });
         assert_eq!(arrivals(LoadKind::Poisson), Arrivals { rate: Some(16.0), concurrency: None, burst: 1 });
         assert_eq!(arrivals(LoadKind::Bursts), Arrivals { rate: Some(2.0), concurrency: None, burst: 8 });
+        assert_eq!(arrivals(LoadKind::Streams16), Arrivals { rate: None, concurrency: Some(16), burst: 1 });
     }
 
     #[test]

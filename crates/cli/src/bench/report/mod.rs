@@ -8,6 +8,7 @@ mod contender;
 mod generator;
 mod interval;
 mod page;
+mod published;
 mod results;
 mod round;
 

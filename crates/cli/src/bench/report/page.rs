@@ -5,6 +5,7 @@
 use std::fmt::Write as _;
 
 use super::interval::Interval;
+use super::published::{PUBLISHED, Published};
 use super::results::{Metric, Report, TABLE};
 use crate::settings::load_kind::LoadKind;
 
@@ -34,6 +35,7 @@ pub fn page(report: &Report) -> String {
          <style>\n{STYLE}</style>\n<h1>{title}</h1>\n"
     );
     page += &head(report);
+    page += &published(report);
     for load in report.loads() {
         let _ = write!(page, "<h2>{}</h2>\n<p>{}</p>\n", load.name(), load.about());
         page += &table(report, load);
@@ -58,6 +60,26 @@ fn head(report: &Report) -> String {
         let _ = writeln!(head, "<tr><td>{}</td><td>{setup}</td></tr>", escaped(&server.name));
     }
     head + "</table>\n"
+}
+
+/// The published ratios that the report has loads for.
+fn published(report: &Report) -> String {
+    let row = |row: &Published| {
+        let (here, low, high) = row.here(report)?;
+        let Published { source, what, theirs, .. } = row;
+        let (here, low, high) = (number(here), number(low), number(high));
+        Some(format!(
+            "<tr><td>{source}</td><td>{what}</td><td>{theirs}</td><td>{here} ({low} to {high})</td></tr>\n"
+        ))
+    };
+    let rows: String = PUBLISHED.iter().filter_map(row).collect();
+    if rows.is_empty() {
+        return rows;
+    }
+    format!(
+        "<h2>Beside published numbers</h2>\n<p>Of other models on other machines: how far batching, caches and drafts carry.</p>\n\
+         <table><tr><th>source</th><th>ratio</th><th>published</th><th>here</th></tr>\n{rows}</table>\n"
+    )
 }
 
 fn table(report: &Report, load: LoadKind) -> String {
@@ -171,9 +193,24 @@ mod tests {
             contenders: vec![Described { name: server.to_owned(), setup: String::new() }],
             values: vec![value(Metric::TtftP95, 12.0), value(Metric::CachedShare, 0.5)],
         });
+        assert!(!page.contains("published"), "no load has a published number");
         assert!(page.contains("<td>TTFT p95, ms</td><td>12.0 ± 1.00</td>"), "{page}");
         assert_eq!(page.matches("<svg").count(), 1);
         assert!(page.contains("a&lt;b&gt;") && !page.contains("a<b>"));
         assert!(!page.contains("tokens/J") && !page.contains("<script") && !page.contains("http"));
+    }
+
+    #[test]
+    fn a_page_has_the_published_numbers_that_it_has_loads_for() {
+        let tokens = |load, mean| Measurement {
+            contender: "omnibus".to_owned(),
+            load,
+            metric: Metric::OutputThroughput,
+            value: Interval { mean, half: None },
+        };
+        let values = vec![tokens(LoadKind::Streams1, 10.0), tokens(LoadKind::Streams2, 15.0)];
+        let page = page(&Report { values, ..Report::default() });
+        assert!(page.contains("<td>1.8</td><td>1.50 (1.50 to 1.50)</td>"), "{page}");
+        assert!(!page.contains("mlxcel"), "its loads were not sent");
     }
 }

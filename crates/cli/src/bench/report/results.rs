@@ -98,7 +98,7 @@ impl Collected {
 }
 
 /// The report, as `report.json` has it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Version of omnibus.
     pub version: String,

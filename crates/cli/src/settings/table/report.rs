@@ -49,7 +49,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Report",
         commands: REPORT,
         scope: Scope::FlagOnly,
-        help: "Loads: `closed` keeps --concurrency requests running, `poisson` and `bursts` send --request-rate requests a second, and `agents`, `shared`, `long` and `media` (with a picture each) are closed loops of other prompts.",
+        help: "Loads: `closed` keeps --concurrency requests running, `poisson` and `bursts` send --request-rate requests a second, `agents`, `shared`, `long` and `media` (with a picture each) are closed loops of other prompts, and `streams1`, 2, 4, 8 and 16 keep so many requests running.",
         set: |config, value| {
             let names = names(&value.list());
             config.report.loads = names.iter().map(|name| LoadKind::named(name)).collect::<Result<_, _>>()?;
