@@ -46,7 +46,8 @@ venv=$(kept "$here/requirements.txt" python3)
 if ! [ -e "$venv/complete" ]; then
     rm -rf "$venv"
     python3 -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$here/requirements.txt"
+    # Most modules of the packages are never loaded: they need no bytecode.
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --no-compile -r "$here/requirements.txt"
     touch "$venv/complete"
 fi
 

@@ -8,6 +8,7 @@ mod check;
 mod clippy;
 mod cuda_kernels;
 mod dist;
+mod doc_examples;
 mod docs;
 mod environment;
 mod jobs;
