@@ -7,10 +7,12 @@ One server is measured in turns without and with clients of `/v1/status/stream`,
 server has a meter (`--power-model`) and is measured against the first without a client. Each round has every case once, in an order
 that turns. A line is the mean of the rounds' ratios to the first case, with its 95 % confidence interval (Student's t).
 CPU seconds are those of the server's processes, so they depend little on other load; tokens/s are as a client sees them. The loop's
-own time is what it spends on planning, building and recording steps, as a share of all its time: what a watcher adds is its cost.
+own time is what it spends on planning, building and recording a step, without its wait for the device: what a watcher adds to that is
+its cost, beside the whole time of a step. The meter's thread is named in CPU seconds of each second.
 """
 
 import argparse
+import dataclasses
 import http.client
 import math
 import statistics
@@ -54,24 +56,46 @@ class Watcher(threading.Thread):
         self.join(10)
 
 
+METER = "omnibus-power"
+
+
+@dataclasses.dataclass
+class Round:
+    """Tokens per second, CPU seconds, the meter's share of a core, microseconds of a step: the loop's own, and all."""
+
+    rate: float
+    busy: float
+    meter: float
+    own_us: float
+    step_us: float
+    seen: tuple
+
+
 def loop_times(server):
-    """Seconds of the engine's loop so far: its own, and those of the device."""
+    """Of the engine's loop so far: its steps, its own seconds, and those of the device."""
     engine = server.engine()
-    return engine["host_seconds_total"], engine["dispatch_seconds_total"] + engine["wait_seconds_total"]
+    return engine["steps_total"], engine["host_seconds_total"], engine["dispatch_seconds_total"] + engine["wait_seconds_total"]
 
 
 def measured(server, options, watchers):
-    """Tokens per second and CPU seconds of one round, with so many clients that watch."""
+    """One round, with so many clients that watch."""
     watching = [Watcher(server) for _ in range(watchers)]
-    before, times = serving.cpu_seconds(server.process.pid), loop_times(server)
+    process = server.process.pid
+    before, meter, times = serving.cpu_seconds(process), serving.thread_seconds(process, METER), loop_times(server)
     _, seconds = run(server, options, lambda: None)
-    busy = serving.cpu_seconds(server.process.pid) - before
-    host, others = (now - earlier for now, earlier in zip(loop_times(server), times))
+    busy, meter = serving.cpu_seconds(process) - before, serving.thread_seconds(process, METER) - meter
+    steps, host, others = (now - earlier for now, earlier in zip(loop_times(server), times))
     for watcher in watching:
         watcher.close()
-    steps, lost, size = (sum(getattr(one, name) for one in watching) for name in ("steps", "lost", "bytes"))
-    share = 100 * host / (host + others)
-    return options.streams * options.tokens / seconds, busy, share, (steps, lost, size / max(1, watchers) / seconds)
+    seen, lost, size = (sum(getattr(one, name) for one in watching) for name in ("steps", "lost", "bytes"))
+    return Round(
+        rate=options.streams * options.tokens / seconds,
+        busy=busy,
+        meter=meter / seconds,
+        own_us=1e6 * host / steps,
+        step_us=1e6 * (host + others) / steps,
+        seen=(seen, lost, size / max(1, watchers) / seconds),
+    )
 
 
 def interval(values):
@@ -108,18 +132,20 @@ def main():
         order.append(order.pop(0))
     for server in (plain, metered):
         server.stop()
-    base_rates, base_busy, base_shares, _ = zip(*next(iter(found.values())))
-    for name, values in found.items():
-        rates, busy, shares, seen = zip(*values)
-        more, half = interval([share - of_base for share, of_base in zip(shares, base_shares)])
+    base = next(iter(found.values()))
+    of = lambda rounds, name: [getattr(each, name) for each in rounds]
+    for name, rounds in found.items():
+        own, step = of(rounds, "own_us"), statistics.mean(of(rounds, "step_us"))
+        more, half = interval([each - other for each, other in zip(own, of(base, "own_us"))])
         print(
-            f"{name}: {statistics.mean(rates):.1f} tokens/s ({percent(rates, base_rates)}), "
-            f"{statistics.mean(busy):.2f} CPU seconds a round ({percent(busy, base_busy)}), "
-            f"the loop's own time {statistics.mean(shares):.2f} % of all ({more:+.3f} ± {half:.3f} points)"
+            f"{name}: {statistics.mean(of(rounds, 'rate')):.1f} tokens/s ({percent(of(rounds, 'rate'), of(base, 'rate'))}), "
+            f"{statistics.mean(of(rounds, 'busy')):.2f} CPU seconds a round ({percent(of(rounds, 'busy'), of(base, 'busy'))}); "
+            f"of a step of {step:.0f} us the loop's own {statistics.mean(own):.1f} ({more:+.2f} ± {half:.2f} us, "
+            f"{100 * more / step:+.3f} ± {100 * half / step:.3f} % of the step); the meter {100 * statistics.mean(of(rounds, 'meter')):.3f} % of a core"
         )
-        if any(steps for steps, _, _ in seen):
-            steps, lost, size = (sum(values) for values in zip(*seen))
-            print(f"  {steps} steps seen, {lost} lost, {size / len(seen) / 1024:.1f} KiB/s a client")
+        seen, lost, size = map(sum, zip(*of(rounds, "seen")))
+        if seen:
+            print(f"  {seen} steps seen, {lost} lost, {size / len(rounds) / 1024:.1f} KiB/s a client")
 
 
 if __name__ == "__main__":
