@@ -75,7 +75,7 @@ impl EngineLoop {
     }
 
     /// Reports the KV blocks of the jobs that have any.
-    fn report_blocks(&mut self) {
+    pub(super) fn report_blocks(&mut self) {
         for (sequence, active) in &self.jobs {
             let held = self.scheduler.held_blocks(*sequence);
             if held.blocks > 0 {

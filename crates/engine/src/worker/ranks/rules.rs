@@ -98,9 +98,6 @@ pub(in crate::worker) fn settings_of_a_rank(settings: &Settings) -> Result<Setti
     own.swap_space = Some(0);
     if in_stages {
         own.async_scheduling = AsyncScheduling::Off;
-    }
-    // By itself a group is not warmed up yet: on GPUs that is not tried.
-    if in_stages || settings.warm_up == WarmUp::Auto {
         own.warm_up = WarmUp::Off;
     }
     // The head of the checkpoint, which `auto` would use, is not divided yet.

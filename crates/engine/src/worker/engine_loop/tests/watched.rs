@@ -1,6 +1,8 @@
 //! What is recorded of steps, and when.
 
+use std::hint::black_box;
 use std::sync::mpsc::{Receiver, Sender};
+use std::time::Instant;
 
 use super::*;
 use crate::message::Report;
@@ -68,4 +70,48 @@ fn jobs_that_hold_blocks_report_them() {
     let used: usize = engine.scheduler.stats().groups.iter().map(|group| group.used).sum();
     let held: usize = held.sum();
     assert!(used > 0 && held >= used, "{held} held of {used}: shared ones count for each");
+}
+
+/// Jobs of the measurement.
+const STREAMS: u64 = 64;
+/// Steps of the measurement.
+const STEPS: u32 = 100_000;
+
+/// `cargo test -p omnibus-engine --lib what_a_watch_costs -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn what_a_watch_costs() {
+    let ((_commands, inbox), (reports, _received)) = (channel::<Command>(), channel());
+    let send = move |report| reports.send(report).map_err(|_| crate::error::Disconnected);
+    let settings = Settings { kv_cache_memory: Some(512 << 20), ..Settings::default() };
+    let mut engine = EngineLoop::new(load(&embedded(), settings), inbox, Box::new(send));
+    for id in 0..STREAMS {
+        let request = core::Request::new((40..60).collect(), 1000);
+        engine.submit(Job { request, prompt: 20, ..job(id, Sampling::greedy()) });
+    }
+    while engine.scheduler.stats().running < STREAMS as usize {
+        assert!(engine.iterate().is_continue());
+    }
+    let plan = engine.scheduler.plan(0);
+    let each = |begun: Instant| begun.elapsed().as_nanos() / u128::from(STEPS);
+    let begun = Instant::now();
+    (0..STEPS).for_each(|_| assert!(black_box(engine.recorded(&plan)).is_none()));
+    println!("no client: {} ns a step", each(begun));
+    engine.watch_steps();
+    let begun = Instant::now();
+    for step in 0..STEPS {
+        let record = engine.recorded(&plan);
+        record.into_iter().for_each(|record| engine.add_record(record, 1.0));
+        // Statistics are reported after several steps.
+        if step % 8 == 0 {
+            black_box(engine.recorder.take());
+        }
+    }
+    println!("a client: {} ns a step of {} sequences", each(begun), plan.scheduled.len());
+    let begun = Instant::now();
+    engine.report_blocks();
+    println!(
+        "a client: {} us each half second for the blocks of {STREAMS} jobs",
+        begun.elapsed().as_micros()
+    );
 }
