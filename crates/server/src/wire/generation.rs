@@ -72,7 +72,7 @@ pub const FIELDS: &[Field] = &[
     ),
     honoured(
         "seed",
-        "the same seed gives the same text, whatever else is in the batch; on Metal tokens that are nearly equally likely may differ",
+        "the same seed gives the same text, whatever else is in the batch; on GPUs tokens that are nearly equally likely may differ",
     ),
     honoured("n", "completions per prompt, at most 128"),
     honoured("stop", "a string or a list of at most 64"),
