@@ -13,7 +13,7 @@ pub const PERIOD: Duration = Duration::from_millis(100);
 /// [`PERIOD`]: it takes at most a thousandth of a core. The time for which a reading waits for the driver costs nothing.
 const SLEEP_PER_READING: u32 = 999;
 /// Longest time between two readings, whatever they cost: requests shorter than that get parts of an assumed power.
-const PERIOD_MAX: Duration = Duration::from_secs(1);
+const PERIOD_MAX: Duration = Duration::from_secs(5);
 /// Failures in a row after which the sensor is given up.
 const FAILURES_MAX: u32 = 10;
 
