@@ -246,7 +246,7 @@ test("the engine shows steps, who has what, and power", async () => {
   const enough = new AbortController();
   after(() => enough.abort());
   const working = keepBusy(address, enough.signal);
-  const page = await open(address);
+  const page = await open(address, { viewport: { width: 1200, height: 1250 } });
   const asked = [];
   page.on("request", (request) => asked.push(new URL(request.url()).pathname));
   await page.goto(`${address}/ui/#engine`);
@@ -256,7 +256,9 @@ test("the engine shows steps, who has what, and power", async () => {
   await page.getByText(/The last \d+ steps/).waitFor();
   await page.getByRole("heading", { name: "Fairness" }).waitFor();
   await page.getByText(/25\.0 W \(stated, not measured\)/).waitFor();
+  await page.waitForFunction(() => document.querySelectorAll(".spark")[1]?.getAttribute("points").split(" ").length > 6);
   await accessible(page);
+  await picture(page, "engine");
   enough.abort();
   await working;
   // One stream, and no polling.
@@ -329,7 +331,7 @@ test("views show the server, in the dark and on a phone", async () => {
       await accessible(page);
       const overflow = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
       assert.ok(overflow <= 0, `${view} is ${overflow} pixels too wide at ${viewport.width}`);
-      if (scheme === "light" && !["chat", "bench"].includes(view)) await picture(page, view);
+      if (scheme === "light" && !["chat", "bench", "engine"].includes(view)) await picture(page, view);
     }
     assert.deepEqual(page.wrong, []);
   }
