@@ -48,7 +48,8 @@ What differs from the originals:
 - `GET /v1/responses` is a WebSocket: each message is `response.create` with the fields of a request, and its events are the
   messages back, one response at a time. The last response of a connection can be continued on it though `store` is false,
   until a request that continues it fails. `stream_id` is repeated in the events of its response. A message may have what
-  a body may (`--max-body-size`), and waits for room in memory as bodies do; a longer one ends the connection with code 1009.
+  a body may (`--max-body-size`), and waits for room in memory as bodies do; a longer one ends the connection with code 1009. While
+  a response runs, a message of more than 64 KiB stays in the connection with all that follows it, pings too.
 - `POST /v1/responses/compact` returns the user's messages and an item of type `compaction`, whose `encrypted_content` is a
   summary that the model wrote. Sent back in `input`, it stands for the conversation. It is encoded and not encrypted.
 - `GET /v1/status/stream` sends what `/v1/status` has each second, the unfinished requests, and for operators each step as it
