@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use crate::jobs::{self, Finished, Job};
 use crate::process::{cargo, python, run as finish};
-use crate::test_programs::{BUILD, GPU, build, own_copy, print_times, programs, width};
-use crate::{cuda_kernels, doc_examples, paths, tidy};
+use crate::test_programs::{BUILD, GPU, build, examples, own_copy, print_times, programs, width};
+use crate::{cuda_kernels, paths, tidy};
 
 /// Minutes of the soak beside the tests.
 const SOAK_MINUTES: &str = "1";
@@ -50,7 +50,7 @@ fn after_build(build: &Finished, clients: Vec<Job>) -> Result<Vec<Job>, String> 
     // Behind the slowest program, which the CUDA kernels wait for. What takes a core for long does not come last.
     jobs.splice(1..1, clients);
     jobs.insert(2, Job::cargo("clippy and rustdoc for macOS", own_command(&["macos"])?));
-    jobs.push(doc_examples::job(&[])?);
+    jobs.push(examples(&[])?);
     Ok(jobs)
 }
 

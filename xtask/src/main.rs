@@ -8,7 +8,6 @@ mod check;
 mod clippy;
 mod cuda_kernels;
 mod dist;
-mod doc_examples;
 mod docs;
 mod environment;
 mod jobs;

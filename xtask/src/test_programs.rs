@@ -11,7 +11,6 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::clippy;
-use crate::doc_examples;
 use crate::jobs::{self, Finished, Job};
 use crate::paths;
 use crate::process::cargo;
@@ -20,7 +19,7 @@ use crate::process::cargo;
 pub const BUILD: &str = "build of the tests";
 
 /// The longest a test may run. The slowest takes a minute where nothing runs beside it.
-pub const TEST_LIMIT: Duration = Duration::from_secs(600);
+const TEST_LIMIT: Duration = Duration::from_secs(600);
 
 /// What takes longest comes first, so that no core is idle at the end.
 const SLOWEST: [&str; 6] = [
@@ -38,7 +37,7 @@ pub const GPU: &str = "omnibus-mlx gpu";
 /// Builds and runs the test programs and the examples in documentation.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let finished = jobs::run(vec![build()?], width(), |job| match job.name.as_str() {
-        BUILD => Ok(programs(job, arguments)?.into_iter().chain([doc_examples::job(arguments)?]).collect()),
+        BUILD => Ok(programs(job, arguments)?.into_iter().chain([examples(arguments)?]).collect()),
         _ => Ok(Vec::new()),
     });
     print_times(&finished?);
@@ -89,6 +88,14 @@ pub fn programs(build: &Finished, arguments: &[String]) -> Result<Vec<Job>, Stri
         .iter()
         .map(|program| Job::new(&program.name, program.command(arguments)).limited(TEST_LIMIT))
         .collect())
+}
+
+/// The examples in documentation.
+pub fn examples(arguments: &[String]) -> Result<Job, String> {
+    let mut command = cargo(&["test", "--workspace", "--doc", "--"]);
+    command.args(arguments);
+    clippy::lint(&mut command)?;
+    Ok(Job::cargo("examples in documentation", command).limited(TEST_LIMIT))
 }
 
 #[derive(Debug, PartialEq, Eq)]
