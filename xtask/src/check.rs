@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::Instant;
 
 use crate::jobs::{self, Finished, Job};
-use crate::process::{cargo, python, run as finish};
-use crate::test_programs::{BUILD, GPU, build, examples, own_copy, print_times, programs, width};
+use crate::process::{cargo, own, python, run as finish};
+use crate::test_programs::{build, examples, print_times, programs, width};
 use crate::{cuda_kernels, paths, tidy};
 
 /// Minutes of the soak beside the tests.
@@ -17,7 +17,7 @@ const SOAK_MINUTES: &str = "1";
 
 /// Runs every step, up to the first that fails.
 pub fn run(arguments: &[String]) -> Result<(), String> {
-    let mut clients = match arguments {
+    let clients = match arguments {
         [] => Vec::new(),
         [option] if option == "--clients" => client_jobs()?,
         _ => return Err(format!("takes --clients or nothing, not `{}`", arguments.join(" "))),
@@ -28,28 +28,23 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     println!("== tidy");
     tidy::run(&[])?;
     cuda_kernels::forget()?;
-    let finished = jobs::run(vec![build()?], width(), |job| match job.name.as_str() {
-        BUILD => after_build(job, std::mem::take(&mut clients)),
-        GPU => Ok(vec![Job::new("cuda-kernels", own_command(&["cuda-kernels"])?)]),
-        _ => Ok(Vec::new()),
-    })?;
+    let build = build()?.then(|built| after_build(built, clients));
+    let finished = jobs::run(vec![build], width())?;
     print_times(&finished);
     println!("== all {} steps passed: {:.1} s", finished.len() + 2, begun.elapsed().as_secs_f64());
     Ok(())
 }
 
-/// A command of this program.
-fn own_command(arguments: &[&str]) -> Result<Command, String> {
-    let mut command = Command::new(own_copy()?);
-    command.args(arguments).current_dir(paths::root());
-    Ok(command)
-}
-
 fn after_build(build: &Finished, clients: Vec<Job>) -> Result<Vec<Job>, String> {
-    let mut jobs = programs(build, &[])?;
-    // Behind the slowest program, which the CUDA kernels wait for. What takes a core for long does not come last.
-    jobs.splice(1..1, clients);
-    jobs.insert(2, Job::cargo("clippy and rustdoc for macOS", own_command(&["macos"])?));
+    let kernels = own(&["cuda-kernels"])?;
+    let mut programs = programs(build, &[])?.into_iter();
+    // The first writes what is compiled.
+    let gpu = programs.next().map(|gpu| gpu.then(|_| Ok(vec![Job::new("cuda-kernels", kernels)])));
+    let mut jobs: Vec<Job> = gpu.into_iter().collect();
+    // What takes a core for long does not come last.
+    jobs.extend(clients);
+    jobs.insert(2.min(jobs.len()), Job::cargo("clippy and rustdoc for macOS", own(&["macos"])?));
+    jobs.extend(programs);
     jobs.push(examples(&[])?);
     Ok(jobs)
 }

@@ -1,4 +1,4 @@
-//! Programs that run beside each other, and stop with the first that fails.
+//! Programs that run beside each other, up to the first that fails or all of them.
 //!
 //! Invariant: what a job prints stays in one piece, unless it is [`Output::Live`].
 
@@ -29,7 +29,11 @@ pub struct Job {
     pub output: Output,
     pub lane: Lane,
     pub limit: Limit,
+    then: Option<Then>,
 }
+
+/// The jobs that a finished one makes possible.
+type Then = Box<dyn FnOnce(&Finished) -> Result<Vec<Job>, String>>;
 
 /// What becomes of a program's output.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,7 +54,8 @@ pub enum Lane {
 
 impl Job {
     pub fn new(name: impl Into<String>, command: Command) -> Self {
-        Self { name: name.into(), command, output: Output::Whole, lane: Lane::Free, limit: Limit::None }
+        let (output, lane, limit) = (Output::Whole, Lane::Free, Limit::None);
+        Self { name: name.into(), command, output, lane, limit, then: None }
     }
 
     /// A command of cargo that builds.
@@ -65,6 +70,11 @@ impl Job {
     pub fn limited(self, limit: Duration) -> Self {
         Self { limit: Limit::Tests(limit), ..self }
     }
+
+    /// With jobs that come first of all once it has succeeded.
+    pub fn then(self, jobs: impl FnOnce(&Finished) -> Result<Vec<Job>, String> + 'static) -> Self {
+        Self { then: Some(Box::new(jobs)), ..self }
+    }
 }
 
 /// A job that succeeded.
@@ -77,27 +87,45 @@ pub struct Finished {
     pub output: String,
 }
 
-/// Runs jobs, at most `width` at a time, in their order but for those whose lane is taken. `then` is called with each that
-/// succeeded, and returns the jobs that it makes possible, which come first. The first failure stops those that run.
-pub fn run(
+/// Runs jobs, at most `width` at a time, in their order but for those whose lane is taken. The first failure stops those that
+/// run.
+pub fn run(jobs: Vec<Job>, width: usize) -> Result<Vec<Finished>, String> {
+    drive(jobs, width, Err)
+}
+
+/// As [`run`], but a failure stops no other job: returns the failures as well.
+pub fn run_all(jobs: Vec<Job>, width: usize) -> (Vec<Finished>, Vec<String>) {
+    let mut failures = Vec::new();
+    let finished = drive(jobs, width, |why| {
+        failures.push(why);
+        Ok(())
+    });
+    (finished.unwrap_or_default(), failures)
+}
+
+/// `failed` says of each failure whether it ends the others.
+fn drive(
     jobs: Vec<Job>,
     width: usize,
-    mut then: impl FnMut(&Finished) -> Result<Vec<Job>, String>,
+    mut failed: impl FnMut(String) -> Result<(), String>,
 ) -> Result<Vec<Finished>, String> {
     let (mut queue, mut running, mut finished) = (VecDeque::from(jobs), Vec::new(), Vec::new());
     let result = loop {
-        match advance(&mut queue, &mut running, width) {
-            Err(why) => break Err(why),
-            Ok(None) if running.is_empty() => break Ok(()),
-            Ok(None) => thread::sleep(POLL),
-            Ok(Some(job)) => {
-                let more = then(&job);
-                finished.push(job);
-                match more {
-                    Err(why) => break Err(why),
-                    Ok(more) => more.into_iter().rev().for_each(|job| queue.push_front(job)),
-                }
+        let failure = match advance(&mut queue, &mut running, width) {
+            Ok(None) if running.is_empty() && queue.is_empty() => break Ok(()),
+            Ok(None) => {
+                thread::sleep(POLL);
+                continue;
             }
+            Ok(Some((job, then))) => {
+                let more = then.map_or_else(|| Ok(Vec::new()), |then| then(&job));
+                finished.push(job);
+                more.map(|more| more.into_iter().rev().for_each(|job| queue.push_front(job))).err()
+            }
+            Err(why) => Some(why),
+        };
+        if let Some(why) = failure.map_or(Ok(()), &mut failed).err() {
+            break Err(why);
         }
     };
     for job in &mut running {
@@ -111,7 +139,7 @@ fn advance(
     queue: &mut VecDeque<Job>,
     running: &mut Vec<Running>,
     width: usize,
-) -> Result<Option<Finished>, String> {
+) -> Result<Option<(Finished, Option<Then>)>, String> {
     while running.len() < width {
         let is_free =
             |job: &Job| job.lane == Lane::Free || running.iter().all(|other| other.lane != job.lane);
@@ -137,6 +165,7 @@ struct Running {
     pieces: Receiver<Vec<u8>>,
     collected: Vec<u8>,
     watch: Watch,
+    then: Option<Then>,
 }
 
 /// How a job ended.
@@ -148,7 +177,7 @@ enum End {
 
 impl Running {
     fn start(job: Job) -> Result<Self, String> {
-        let Job { name, mut command, output, lane, limit } = job;
+        let Job { name, mut command, output, lane, limit, then } = job;
         let cannot = |error: std::io::Error| format!("cannot start {name}: {error}");
         let (reader, writer) = std::io::pipe().map_err(cannot)?;
         if output == Output::Whole {
@@ -171,7 +200,7 @@ impl Running {
         });
         let (since, watch) = (Instant::now(), Watch::new(limit, Instant::now()));
         let (processor_time, collected) = (None, Vec::new());
-        Ok(Self { name, lane, output, since, child, processor_time, pieces, collected, watch })
+        Ok(Self { name, lane, output, since, child, processor_time, pieces, collected, watch, then })
     }
 
     /// How it ended, if it has.
@@ -195,7 +224,7 @@ impl Running {
     }
 
     /// Collects the rest of the output and prints it.
-    fn finish(mut self, end: End) -> Result<Finished, String> {
+    fn finish(mut self, end: End) -> Result<(Finished, Option<Then>), String> {
         let until = Instant::now() + LAST_OUTPUT;
         let left = || until.saturating_duration_since(Instant::now());
         while let Ok(piece) = self.pieces.recv_timeout(left()) {
@@ -225,7 +254,7 @@ impl Running {
         say(&format!("{head}{shown}{line_end}== {last}\n"));
         match failure {
             Some(why) => Err(why),
-            None => Ok(Finished { name, time, processor_time: self.processor_time, output }),
+            None => Ok((Finished { name, time, processor_time: self.processor_time, output }, self.then)),
         }
     }
 
@@ -256,22 +285,27 @@ mod tests {
         Job::new(name, command)
     }
 
-    fn none(_: &Finished) -> Result<Vec<Job>, String> {
-        Ok(Vec::new())
-    }
-
     #[test]
     fn both_outputs_are_collected_in_their_order() {
-        let found = run(vec![shell("a", "echo 1; echo 2 >&2; echo 3")], 1, none).unwrap_or_default();
+        let found = run(vec![shell("a", "echo 1; echo 2 >&2; echo 3")], 1).unwrap_or_default();
         assert_eq!(found.iter().map(|job| job.output.as_str()).collect::<Vec<_>>(), ["1\n2\n3\n"]);
     }
 
     #[test]
     fn the_first_failure_stops_the_others() {
         let since = Instant::now();
-        let failed = run(vec![shell("long", "exec sleep 100"), shell("short", "exit 3")], 2, none).err();
+        let failed = run(vec![shell("long", "exec sleep 100"), shell("short", "exit 3")], 2).err();
         assert_eq!(failed.as_deref(), Some("short failed (exit status: 3)"));
         assert!(since.elapsed() < Duration::from_secs(50));
+    }
+
+    #[test]
+    fn a_failure_may_leave_the_others_alone() {
+        let broken = shell("b", "true").then(|_| Err("b leads nowhere".to_owned()));
+        let never = shell("a", "exit 3").then(|_| Ok(vec![shell("never", "true")]));
+        let (found, failures) = run_all(vec![never, broken, shell("c", "true")], 1);
+        assert_eq!(found.iter().map(|job| job.name.as_str()).collect::<String>(), "bc");
+        assert_eq!(failures, ["a failed (exit status: 3)", "b leads nowhere"]);
     }
 
     #[test]
@@ -304,24 +338,21 @@ mod tests {
             job.command.current_dir(&folder);
             job
         };
-        assert!(run(vec![wait("a", "b"), wait("b", "a")], 2, none).is_ok());
+        assert!(run(vec![wait("a", "b"), wait("b", "a")], 2).is_ok());
         let alone = "mkdir lane && sleep 0.05 && rmdir lane";
         let in_lane = |name: &str| {
             let mut job = shell(name, alone);
             job.command.current_dir(&folder);
             Job { lane: Lane::Cargo, ..job }
         };
-        assert!(run(vec![in_lane("c"), in_lane("d")], 2, none).is_ok());
+        assert!(run(vec![in_lane("c"), in_lane("d")], 2).is_ok());
         assert!(std::fs::remove_dir_all(&folder).is_ok());
     }
 
     #[test]
     fn what_a_job_makes_possible_runs_next() {
-        let then = |job: &Finished| match job.name.as_str() {
-            "a" => Ok(vec![shell("b", "true"), shell("c", "true")]),
-            _ => Ok(Vec::new()),
-        };
-        let found = run(vec![shell("a", "true"), shell("d", "true")], 1, then).unwrap_or_default();
+        let first = shell("a", "true").then(|_| Ok(vec![shell("b", "true"), shell("c", "true")]));
+        let found = run(vec![first, shell("d", "true")], 1).unwrap_or_default();
         assert_eq!(found.iter().map(|job| job.name.as_str()).collect::<String>(), "abcd");
     }
 }

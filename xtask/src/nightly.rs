@@ -1,103 +1,82 @@
-//! `cargo xtask nightly [--only STEP]… [--scale SHARE]`: what takes too long for every change: all simulated worlds, all
-//! mutations, fuzzing, weights of a second seed, every client, a long soak, tests for macOS, packages.
-//!
-//! A step that fails does not stop the others. `--scale 0.01` runs a hundredth of each, to see that it works.
+//! `cargo xtask nightly [--only STEP]… [--scale SHARE]`: what takes too long for every change. Several programs run beside each
+//! other; a step that fails does not stop the others. `--scale 0.01` runs a hundredth of each, to see that it works.
 
-use std::process::Command;
-use std::time::{Duration, Instant};
+mod steps;
 
-use crate::process::{cargo, python, run as finish};
-use crate::{dist, macos, paths, scripts};
+use std::time::Instant;
 
-struct Step {
-    name: &'static str,
-    run: fn(&Scale) -> Result<(), String>,
-}
-
-const STEPS: &[Step] = &[
-    Step { name: "worlds", run: worlds },
-    Step { name: "mutations", run: mutations },
-    Step { name: "second-seed", run: second_seed },
-    Step { name: "parity", run: |_| scripts::parity(&[]) },
-    Step { name: "fuzz", run: fuzz },
-    Step { name: "clients", run: clients },
-    Step { name: "soak", run: soak },
-    Step { name: "macos", run: |_| macos::run(&["--all-targets".to_owned()]) },
-    Step { name: "packages", run: packages },
-];
-
-/// A fuzz target, and the folders of its first inputs.
-const TARGETS: &[(&str, &[&str])] = &[
-    ("jinja", &[]),
-    ("image", &["images"]),
-    ("video", &["video", "images"]),
-    ("sound", &["sound"]),
-    ("gguf", &[]),
-];
-
-/// Seconds of each fuzz target.
-const FUZZ_S: u32 = 300;
-
-const SOAK_MINUTES: u32 = 15;
-
-/// Largest input of a fuzz target, in bytes.
-const INPUT_MAX: u32 = 65_536;
+use crate::jobs::{Job, run_all};
+use crate::process::own;
+use crate::test_programs::{Program, build, print_times, width};
+use steps::{LIMIT, STEPS, Start, Step, published_server};
 
 /// How much of each step runs.
-struct Scale(f64);
+#[derive(Clone, Copy)]
+pub struct Scale(f64);
 
 impl Scale {
     /// A share of the full count, at least one.
-    fn of(&self, full: u32) -> String {
+    pub fn of(&self, full: u32) -> String {
         ((f64::from(full) * self.0).round() as u64).max(1).to_string()
     }
 }
 
 /// Runs all steps, or the named ones.
 pub fn run(arguments: &[String]) -> Result<(), String> {
-    let (only, scale) = read(arguments)?;
-    let chosen = STEPS.iter().filter(|step| only.is_empty() || only.contains(&step.name));
-    let mut results: Vec<(&str, Duration, Result<(), String>)> = Vec::new();
-    for step in chosen {
-        println!("== {}", step.name);
-        let since = Instant::now();
-        let result = (step.run)(&scale);
-        if let Err(why) = &result {
-            println!("== {} failed: {why}", step.name);
+    let (chosen, scale) = read(arguments)?;
+    let begun = Instant::now();
+    let (finished, failures) = run_all(roots(&chosen, scale)?, width());
+    print_times(&finished);
+    match failures.as_slice() {
+        [] => {
+            println!("== all {} jobs passed: {:.1} s", finished.len(), begun.elapsed().as_secs_f64());
+            Ok(())
         }
-        results.push((step.name, since.elapsed(), result));
+        _ => Err(failures.join("; ")),
     }
-    println!("== seconds");
-    for (name, time, result) in &results {
-        println!("{:8.1}  {name}{}", time.as_secs_f64(), if result.is_ok() { "" } else { ", failed" });
-    }
-    let failed: Vec<&str> =
-        results.iter().filter(|(_, _, result)| result.is_err()).map(|(name, ..)| *name).collect();
-    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
 }
 
-/// Makes what is published, builds the crates from their packages, installs the others as another user, and sends each server a
-/// request.
-fn packages(_: &Scale) -> Result<(), String> {
-    let unpublished = ["xtask", "omnibus-testing"].map(|name| ["--exclude", name]).concat();
-    finish(cargo(&[["package", "--workspace"].as_slice(), &unpublished].concat()))?;
-    dist::run(&[])?;
-    let mut command = python();
-    command.arg("tests/packages/installed.py").arg(paths::target()?.join("dist/out"));
-    finish(command)
+/// What runs first. The rest follows from it.
+fn roots(chosen: &[&'static Step], scale: Scale) -> Result<Vec<Job>, String> {
+    let (mut with_tests, mut with_server, mut alone) = (Vec::new(), Vec::new(), Vec::new());
+    for step in chosen {
+        match step.start {
+            Start::WithTests(jobs) => with_tests.push(jobs),
+            Start::WithServer(jobs) => with_server.push(jobs),
+            Start::Alone(jobs) => alone.extend(jobs(scale)?),
+        }
+    }
+    let mut roots = Vec::new();
+    if !with_tests.is_empty() {
+        roots.push(build()?.then(move |built| {
+            let programs = Program::of(built)?;
+            collected(with_tests.iter().map(|jobs| jobs(&programs, scale)))
+        }));
+    }
+    if !with_server.is_empty() {
+        roots.push(Job::cargo("dist", own(&["dist"])?).then(move |_| {
+            let server = published_server()?;
+            collected(with_server.iter().map(|jobs| jobs(&server, scale)))
+        }));
+    }
+    roots.extend(alone);
+    Ok(roots.into_iter().map(|job| job.limited(LIMIT)).collect())
+}
+
+fn collected(jobs: impl Iterator<Item = Result<Vec<Job>, String>>) -> Result<Vec<Job>, String> {
+    let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
+    Ok(jobs.into_iter().flatten().map(|job| job.limited(LIMIT)).collect())
 }
 
 /// The chosen steps and the scale.
-fn read(arguments: &[String]) -> Result<(Vec<&'static str>, Scale), String> {
+fn read(arguments: &[String]) -> Result<(Vec<&'static Step>, Scale), String> {
     let names = || STEPS.iter().map(|step| step.name).collect::<Vec<_>>().join(", ");
     let (mut only, mut scale) = (Vec::new(), Scale(1.0));
     for pair in arguments.chunks(2) {
         match pair {
             [option, name] if option == "--only" => {
                 let step = STEPS.iter().find(|step| step.name == name);
-                only.push(
-                    step.ok_or_else(|| format!("there is no step `{name}`; there are {}", names()))?.name,
-                );
+                only.push(step.ok_or_else(|| format!("there is no step `{name}`; there are {}", names()))?);
             }
             [option, share] if option == "--scale" => {
                 let share = share.parse().ok().filter(|share: &f64| *share > 0.0 && share.is_finite());
@@ -106,70 +85,8 @@ fn read(arguments: &[String]) -> Result<(Vec<&'static str>, Scale), String> {
             _ => return Err(format!("takes --only STEP and --scale SHARE; the steps are {}", names())),
         }
     }
-    Ok((only, scale))
-}
-
-fn worlds(scale: &Scale) -> Result<(), String> {
-    let name = "every_world_holds_its_invariants";
-    let mut test =
-        cargo(&["test", "--release", "-p", "omnibus-core", "--test", "it", name, "--", "--nocapture"]);
-    test.env("WORLDS", scale.of(2_000_000));
-    finish(test)
-}
-
-fn mutations(scale: &Scale) -> Result<(), String> {
-    let counts = [
-        ("it", "_or_fail_in_one_line", "OMNIBUS_FUZZ_TEMPLATES", 100_000),
-        ("it", "random_schemas", "OMNIBUS_FUZZ_SCHEMAS", 10_000),
-        ("it", "equal_bits", "OMNIBUS_FUZZ_DRAFTS", 2_000),
-        ("http", "mutated", "OMNIBUS_FUZZ_REQUESTS", 40_000),
-        ("http", "loops_with_random_faults", "OMNIBUS_FUZZ_LOOPS", 10_000),
-        ("mutated_models", "mutated", "OMNIBUS_FUZZ_MODELS", 6_000),
-    ];
-    for (program, filter, variable, count) in counts {
-        let mut test = cargo(&["test", "--workspace", "--test", program, filter]);
-        test.env(variable, scale.of(count));
-        finish(test)?;
-    }
-    Ok(())
-}
-
-/// With the other tests of all fixtures that no submission runs.
-fn second_seed(_: &Scale) -> Result<(), String> {
-    finish(cargo(&["test", "--workspace", "--test", "models", "--", "--ignored"]))?;
-    scripts::second_seed_of_embedders()
-}
-
-fn fuzz(scale: &Scale) -> Result<(), String> {
-    let corpus = |target: &str| paths::root().join("fuzz/corpus").join(target);
-    let mut seeds = python();
-    seeds.arg("fuzz/seeds.py").arg(corpus("sound"));
-    finish(seeds)?;
-    for (target, inputs) in TARGETS {
-        let own = corpus(target);
-        std::fs::create_dir_all(&own).map_err(|error| format!("cannot create {}: {error}", own.display()))?;
-        // Sanitizers are options of a nightly compiler, which a stable one takes with this variable.
-        let mut fuzz = cargo(&["fuzz", "run", target]);
-        fuzz.env("RUSTC_BOOTSTRAP", "1").arg(own);
-        fuzz.args(inputs.iter().map(|folder| format!("crates/media/tests/fixtures/{folder}")));
-        fuzz.args(["--", &format!("-max_total_time={}", scale.of(FUZZ_S)), &format!("-max_len={INPUT_MAX}")]);
-        finish(fuzz).map_err(|why| format!("{why}; it needs `cargo install cargo-fuzz`"))?;
-    }
-    Ok(())
-}
-
-fn clients(_: &Scale) -> Result<(), String> {
-    finish(cargo(&["build", "--release", "-p", "mlx-omnibus"]))?;
-    for suite in ["tests/sdk/run.sh", "tests/clients/run.sh", "tests/suites/run.sh", "tests/page/run.sh"] {
-        let mut command = Command::new(paths::root().join(suite));
-        command.arg(paths::target()?.join("release/omnibus")).current_dir(paths::root());
-        finish(command)?;
-    }
-    Ok(())
-}
-
-fn soak(scale: &Scale) -> Result<(), String> {
-    scripts::soak(&["--minutes".to_owned(), scale.of(SOAK_MINUTES)])
+    let chosen = if only.is_empty() { STEPS.iter().collect() } else { only };
+    Ok((chosen, scale))
 }
 
 #[cfg(test)]
@@ -180,12 +97,17 @@ mod tests {
         line.split_whitespace().map(str::to_owned).collect()
     }
 
+    fn names(line: &str) -> Result<Vec<&'static str>, String> {
+        read(&words(line)).map(|(chosen, _)| chosen.into_iter().map(|step| step.name).collect())
+    }
+
     #[test]
     fn steps_are_chosen_by_name() {
-        let found = read(&words("--only worlds --scale 0.01 --only soak")).ok();
-        assert_eq!(found.map(|(only, scale)| (only, scale.0)), Some((vec!["worlds", "soak"], 0.01)));
+        assert_eq!(names("--only worlds --scale 0.01 --only soak"), Ok(vec!["worlds", "soak"]));
+        assert_eq!(names("").map(|names| names.len()), Ok(STEPS.len()));
+        assert_eq!(read(&words("--scale 0.01")).map(|(_, scale)| scale.0), Ok(0.01));
         for wrong in ["--only tea", "--scale 0", "--scale x", "worlds", "--only"] {
-            assert!(read(&words(wrong)).is_err(), "{wrong}");
+            assert!(names(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Runs other programs in the workspace's folder and checks that they succeed.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -24,6 +25,25 @@ pub fn python() -> Command {
 /// The program that a variable names; the default when it is unset or empty.
 fn program(variable: &str, default: &str) -> OsString {
     environment::variable(variable).unwrap_or_else(|| default.into())
+}
+
+/// A command of this program, which no build replaces meanwhile.
+pub fn own(arguments: &[&str]) -> Result<Command, String> {
+    let mut command = Command::new(own_copy()?);
+    command.args(arguments).current_dir(paths::root());
+    Ok(command)
+}
+
+/// A copy of this program that no build replaces.
+fn own_copy() -> Result<PathBuf, String> {
+    let folder = paths::target()?.join("xtask");
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let (partial, copy) = (folder.join(format!("xtask.{}", std::process::id())), folder.join("xtask"));
+    std::fs::create_dir_all(&folder)
+        .and_then(|()| std::fs::copy(&own, &partial))
+        .and_then(|_| std::fs::rename(&partial, &copy))
+        .map_err(|error| format!("cannot copy {} to {}: {error}", own.display(), copy.display()))?;
+    Ok(copy)
 }
 
 /// Runs a program with inherited output.

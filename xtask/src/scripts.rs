@@ -101,32 +101,6 @@ fn bench_scripts() -> Result<Vec<String>, String> {
     Ok(scripts)
 }
 
-/// The reference of embedders, beside the repository: it makes fixtures with weights of any seed.
-const EMBEDDERS: &str = "../shared/oracle-embed/oracle_embed.py";
-
-/// Makes embedders with weights of another seed and what the reference computes with them, and runs the tests of embedders
-/// on them. Without the reference there is nothing to run.
-pub fn second_seed_of_embedders() -> Result<(), String> {
-    const SEED: &str = "1000003";
-    let script = paths::root().join(EMBEDDERS);
-    if !script.is_file() {
-        println!("skipped: {} does not exist", script.display());
-        return Ok(());
-    }
-    let fixtures = paths::target()?.join("embedders-of-second-seed");
-    let mut reference = python();
-    reference.arg(&script).args(["--seed", SEED, "--out"]).arg(&fixtures);
-    run(reference).map_err(|why| {
-        format!("{why}; it needs `pip install torch transformers==5.24.0 sentence-transformers==6.2.0`")
-    })?;
-    for (test, filter) in [("models", "embedders"), ("it", "pooling")] {
-        let mut tests = cargo(&["test", "--workspace", "--test", test, "--", filter]);
-        tests.env("OMNIBUS_EMBEDDER_FIXTURES", &fixtures);
-        run(tests)?;
-    }
-    Ok(())
-}
-
 /// Compares logits and features with the reference's, or what processors make; passes the arguments to the example.
 pub fn parity(arguments: &[String]) -> Result<(), String> {
     let (package, name, arguments) = match arguments {

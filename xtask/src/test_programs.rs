@@ -12,11 +12,10 @@ use serde_json::Value;
 
 use crate::clippy;
 use crate::jobs::{self, Finished, Job};
-use crate::paths;
 use crate::process::cargo;
 
 /// The build of the test programs.
-pub const BUILD: &str = "build of the tests";
+const BUILD: &str = "build of the tests";
 
 /// The longest a test may run. The slowest takes a minute where nothing runs beside it.
 const TEST_LIMIT: Duration = Duration::from_secs(600);
@@ -32,15 +31,15 @@ const SLOWEST: [&str; 6] = [
 ];
 
 /// It writes the texts that `cargo xtask cuda-kernels` compiles.
-pub const GPU: &str = "omnibus-mlx gpu";
+const GPU: &str = "omnibus-mlx gpu";
 
 /// Builds and runs the test programs and the examples in documentation.
 pub fn run(arguments: &[String]) -> Result<(), String> {
-    let finished = jobs::run(vec![build()?], width(), |job| match job.name.as_str() {
-        BUILD => Ok(programs(job, arguments)?.into_iter().chain([examples(arguments)?]).collect()),
-        _ => Ok(Vec::new()),
+    let arguments = arguments.to_owned();
+    let build = build()?.then(move |built| {
+        Ok(programs(built, &arguments)?.into_iter().chain([examples(&arguments)?]).collect())
     });
-    print_times(&finished?);
+    print_times(&jobs::run(vec![build], width())?);
     Ok(())
 }
 
@@ -72,12 +71,9 @@ pub fn build() -> Result<Job, String> {
     Ok(Job::cargo(BUILD, command).live())
 }
 
-/// A job for each program that was built.
+/// A job for each program that was built. The first is [`GPU`], the others that take longest follow.
 pub fn programs(build: &Finished, arguments: &[String]) -> Result<Vec<Job>, String> {
-    let mut programs: Vec<Program> = build.output.lines().filter_map(Program::read).collect();
-    if programs.is_empty() {
-        return Err("cargo built no test program".to_owned());
-    }
+    let mut programs = Program::of(build)?;
     if let Some(name) = SLOWEST.iter().find(|name| programs.iter().all(|program| program.name != **name)) {
         return Err(format!("cargo built no test program `{name}`"));
     }
@@ -98,16 +94,23 @@ pub fn examples(arguments: &[String]) -> Result<Job, String> {
     Ok(Job::cargo("examples in documentation", command).limited(TEST_LIMIT))
 }
 
+/// A test program.
 #[derive(Debug, PartialEq, Eq)]
-struct Program {
+pub struct Program {
     /// The package, and the target if it is not the package itself.
-    name: String,
+    pub name: String,
     path: String,
     /// The folder of its package, where it runs.
     folder: String,
 }
 
 impl Program {
+    /// What a build with cargo's messages has made.
+    pub fn of(build: &Finished) -> Result<Vec<Self>, String> {
+        let programs: Vec<Self> = build.output.lines().filter_map(Self::read).collect();
+        if programs.is_empty() { Err("cargo built no test program".to_owned()) } else { Ok(programs) }
+    }
+
     /// The test program that a message of cargo names, if it does.
     fn read(message: &str) -> Option<Self> {
         let message: Value = serde_json::from_str(message).ok()?;
@@ -129,23 +132,11 @@ impl Program {
     }
 
     /// As cargo runs it.
-    fn command(&self, arguments: &[String]) -> Command {
+    pub fn command(&self, arguments: &[String]) -> Command {
         let mut command = Command::new(&self.path);
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder).args(arguments);
         command
     }
-}
-
-/// A copy of this program that no build replaces.
-pub fn own_copy() -> Result<std::path::PathBuf, String> {
-    let folder = paths::target()?.join("xtask");
-    let own = std::env::current_exe().map_err(|error| error.to_string())?;
-    let (partial, copy) = (folder.join(format!("xtask.{}", std::process::id())), folder.join("xtask"));
-    std::fs::create_dir_all(&folder)
-        .and_then(|()| std::fs::copy(&own, &partial))
-        .and_then(|_| std::fs::rename(&partial, &copy))
-        .map_err(|error| format!("cannot copy {} to {}: {error}", own.display(), copy.display()))?;
-    Ok(copy)
 }
 
 #[cfg(test)]

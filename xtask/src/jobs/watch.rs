@@ -121,7 +121,7 @@ mod tests {
         let mut command = Command::new(program);
         command.args(["jobs::watch::tests::never_ends", "--exact", "--ignored", "--test-threads=1"]);
         let job = Job::new("hangs", command).limited(Duration::from_secs(2));
-        let why = run(vec![job], 1, |_| Ok(Vec::new())).err().unwrap_or_default();
+        let why = run(vec![job], 1).err().unwrap_or_default();
         assert_eq!(why, "hangs: the test `jobs::watch::tests::never_ends` ran for 2 s and was ended");
     }
 }
