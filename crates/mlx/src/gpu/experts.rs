@@ -30,9 +30,11 @@ pub struct ExpertProduct {
     pub outputs: i32,
 }
 
-/// Pairs of a row and an expert that [`expert_rows`] sorts, in two classes: the second, up to so many experts.
+/// Pairs of a row and an expert that [`expert_rows`] sorts at a time, in two classes: the second, up to so many experts.
 const SORTED_PAIRS: [i32; 2] = [1024, 2048];
 const EXPERTS_OF_MORE_PAIRS: i32 = 256;
+/// The most pairs of [`expert_rows`]: it takes some microseconds for each time.
+const PAIRS_MAX: i32 = 1 << 17;
 /// Pairs of an expert, on average, that a product has at most: with more, unpacked weights are faster.
 const PAIRS_OF_EXPERT_MAX: i32 = 48;
 /// The most experts of [`expert_rows`].
@@ -81,7 +83,7 @@ impl ExpertProduct {
         if let Some(plan) = self.flow() {
             return Some(plan);
         }
-        if self.pairs > sorted_pairs_max(self.experts).max(self.experts * PAIRS_OF_EXPERT_MAX) {
+        if self.pairs > sorted_pairs(self.experts).max(self.experts * PAIRS_OF_EXPERT_MAX) {
             return None;
         }
         // Simd groups that share outputs, and those that share inputs. Measured on an H200 with 128 experts.
@@ -112,7 +114,7 @@ impl ExpertProduct {
         let WeightFormat::Four { group: group @ (64 | 128) } = self.format else { return None };
         let whole = self.inputs % 256 == 0 || (self.inputs % 128 == 0 && group == 64);
         let fits = whole && self.outputs % (16 * FLOW_ROW_TILES) == 0;
-        let few = self.pairs <= sorted_pairs_max(self.experts).max(self.experts * FLOW_PAIRS_OF_EXPERT_MAX);
+        let few = self.pairs <= sorted_pairs(self.experts).max(self.experts * FLOW_PAIRS_OF_EXPERT_MAX);
         if !self.sorts() || !fits || !few || self.unit != MatrixUnit::Warpgroup {
             return None;
         }
@@ -143,8 +145,8 @@ impl ExpertProduct {
     }
 }
 
-/// Pairs that [`expert_rows`] sorts at most: what it counts lies in threadgroup memory.
-fn sorted_pairs_max(experts: i32) -> i32 {
+/// Pairs that [`expert_rows`] sorts at a time: what it counts lies in threadgroup memory.
+fn sorted_pairs(experts: i32) -> i32 {
     let [few, more] = SORTED_PAIRS;
     if experts <= EXPERTS_OF_MORE_PAIRS { more } else { few }
 }
@@ -152,13 +154,13 @@ fn sorted_pairs_max(experts: i32) -> i32 {
 /// Sorts pairs by expert. Input: experts `[pairs]` u32. Outputs: the pairs in the order of their experts `[pairs]` i32, and
 /// where an expert's begin in it `[experts + 1]` i32. `None` for sizes without a kernel, and but for CUDA.
 pub fn expert_rows_plan(pairs: i32, experts: i32, dialect: Dialect) -> Option<Plan> {
-    let few = (1..=sorted_pairs_max(experts)).contains(&pairs) && (1..=EXPERTS_MAX).contains(&experts);
-    if !few || dialect != Dialect::Cuda {
+    let fits = (1..=PAIRS_MAX).contains(&pairs) && (1..=EXPERTS_MAX).contains(&experts);
+    if !fits || dialect != Dialect::Cuda {
         return None;
     }
     let [few, more] = SORTED_PAIRS;
     let simds = (few / 32).min(16);
-    let most = if pairs <= few { few } else { more };
+    let most = if pairs <= few { few } else { more.min(sorted_pairs(experts)) };
     let constants = vec![int("E", experts), int("NS", simds), int("PMAX", most)];
     // MLX keeps arrays of a few bytes in managed memory.
     let outputs = vec![(vec![pairs], Dtype::I32), (vec![(experts + 1).max(64)], Dtype::I32)];

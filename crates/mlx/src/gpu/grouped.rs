@@ -25,12 +25,13 @@ pub struct GroupedProduct {
     pub outputs: i32,
 }
 
-/// Groups: two for each of an H200's multiprocessors, so that one that ends makes room.
-const GROUPS: i32 = 264;
+/// Groups: one for each of an H200's multiprocessors.
+const GROUPS: i32 = 132;
 /// Tiles of 8 pairs of an expert that a group multiplies at a time.
 const PAIR_TILES: i32 = 16;
 /// Warpgroups of a group that share its pairs, and simd groups that copy for them. Measured on an H200 with 128 experts of 2,048 to 1,536 and
-/// 16,384 pairs: 426 us with two, 379 with three, 361 with four.
+/// of 768 to 2,048, and 16,384 pairs of which some experts have more than others: 346 to 368 and 210 to 221 us with four; 337 to 379 and
+/// 243 to 254 with three and up to 160 pairs; 389 to 439 and 263 to 283 with two and up to 192.
 const WARPGROUPS: i32 = 4;
 const PRODUCERS: i32 = 4;
 /// Stages of a group's weights and rows.
@@ -48,7 +49,8 @@ impl GroupedProduct {
         }
         let tile = 64 * WARPGROUPS;
         let tiles = (self.outputs + tile - 1) / tile;
-        let groups = self.experts.checked_mul(tiles)?.min(GROUPS);
+        let parts = self.pairs / (8 * PAIR_TILES) + self.experts.min(self.pairs);
+        let groups = parts.checked_mul(tiles)?.min(GROUPS);
         let constants = vec![
             dtype("TX", self.dtype),
             dtype("TO", self.dtype),

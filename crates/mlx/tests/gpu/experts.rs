@@ -157,9 +157,16 @@ fn cases_of(kernel: &str) -> Vec<Case> {
     cases().into_iter().filter(of).collect()
 }
 
+/// More pairs than are sorted at a time, too.
+fn sorted_cases() -> Vec<Case> {
+    let many = case((Bf16, WeightFormat::Dense), [1100, 4, 70], true, [64, 16]);
+    let more = case((Bf16, WeightFormat::Dense), [600, 2, 300], true, [64, 16]);
+    cases().into_iter().chain([many, more]).collect()
+}
+
 #[test]
 fn pairs_are_sorted_by_expert() {
-    let cases = cases();
+    let cases = sorted_cases();
     let program = order_program("expert_rows", &cases, None);
     for (at, case) in cases.iter().enumerate() {
         assert!((1..=2).all(|seed| sorts(&program, at, case, seed)), "case {at}");
@@ -182,11 +189,23 @@ fn products_with_experts_equal_their_reference() {
 }
 
 #[test]
+fn broken_orders_are_noticed() {
+    let cases = sorted_cases();
+    let breaks = [
+        ("GK_BARRIER();\nint sum", "int sum"),
+        ("start += sum;", ""),
+        ("if (first == 0 && GK_TID < E)", "if (GK_TID < E)"),
+        ("counts[GK_TID] = 0;", ""),
+    ];
+    for (at, broken) in breaks.into_iter().enumerate() {
+        let program = order_program(&format!("expert_rows_broken_{at}"), &cases, Some(broken));
+        let sorted = |seed| cases.iter().enumerate().all(|(at, case)| sorts(&program, at, case, seed));
+        assert!(!(1..=16).all(sorted), "`{}` was replaced, and nothing noticed", broken.0);
+    }
+}
+
+#[test]
 fn broken_kernels_of_experts_are_noticed() {
-    let cases = cases();
-    let program = order_program("expert_rows_broken", &cases, Some(("GK_BARRIER();\nint sum", "int sum")));
-    let all = (1..=16).all(|seed| cases.iter().enumerate().all(|(at, case)| sorts(&program, at, case, seed)));
-    assert!(!all, "a barrier was left out, and nothing noticed");
     let breaks = [
         ("wmm_expert", "experts[pair] * N", "experts[0] * N"),
         ("wmm_experts", "M = end - first < 8 * MT ? end - first : 8 * MT;", "M = 8 * MT;"),

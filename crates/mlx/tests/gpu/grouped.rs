@@ -85,7 +85,11 @@ fn grouped_products_equal_their_reference() {
 fn broken_grouped_products_are_noticed() {
     let breaks = [
         ("order[p] / CHOSEN", "order[p]"),
-        ("y[(gk_long)order[p] * N + n]", "y[(gk_long)p * N + n]"),
+        ("(gk_long)order[p] * N", "(gk_long)p * N"),
+        ("begin + at % parts * pairs", "begin"),
+        ("begin = end;", ""),
+        ("g & 1 ? low : high, 4", "g & 1 ? low : high, 8"),
+        ("if (!EVEN && n + 1 < N)", "if (!EVEN)"),
         ("(gk_long)expert * N * K", "0"),
         ("gk_wait<LAG>();", ""),
         ("gk_join<ALL>(free(step));", ""),

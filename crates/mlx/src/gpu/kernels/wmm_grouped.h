@@ -3,8 +3,8 @@
 // in:  x [rows, K] of TX, w [E, N, K] of TX, order [P] and starts [E + 1] int (expert_rows.h)
 // out: y [P, N] of TO; the pair p reads row p / CHOSEN of x
 // N a multiple of 64 WN (EVEN) or any: rows beyond the last are read as the last, and not written. K a multiple of 64.
-// groups: any number, which take turns at experts times tiles of 64 WN outputs. An expert's pairs are divided evenly into parts of up to
-// 8 MT, which is 128; each is multiplied by the instruction for 32, 64, 96 or 128 columns.
+// groups: any number, which take turns at tiles of 64 WN outputs of parts. An expert's pairs are divided evenly into parts of up to 8 MT,
+// which is 128; each is multiplied by the instruction for 32, 64, 96 or 128 columns.
 // 4 WN + PRODUCERS simd groups; SHARED bytes of threadgroup memory
 constexpr int TILE = 64 * WN, ROWS = TILE + 8 * MT, NP = PRODUCERS * 32, ALL = WN * 128 + NP;
 static_assert(ST * ROWS * 128 == SHARED && LAG <= ST - 2 && 2 * ST <= 15, "stages and their barriers");
@@ -13,67 +13,85 @@ constexpr int STAGE = ROWS * 8;
 GK_SHARED_LARGE(uint4, stage, ST * STAGE);
 auto full = [](int step) { return 1 + step % ST; };
 auto free = [](int step) { return 1 + ST + step % ST; };
-const int K = x_shape[1], N = w_shape[1], units = K / 64, tiles = (N + TILE - 1) / TILE, works = w_shape[0] * tiles;
+const int K = x_shape[1], N = w_shape[1], units = K / 64, tiles = (N + TILE - 1) / TILE;
 GK_WAIT();                                                    // the pairs are sorted
-// pairs of a part of so many
-auto part_of = [](int pairs) { return pairs == 0 ? 1 : (pairs + (pairs + 8 * MT - 1) / (8 * MT) - 1) / ((pairs + 8 * MT - 1) / (8 * MT)); };
+// Calls multiply(expert, first output, first pair, pair behind the last) for each turn of this group. Parts of one tile are neighbours:
+// they read the same weights.
+auto each_turn = [&](auto&& multiply) {
+  auto parts_of = [](int pairs) { return (pairs + 8 * MT - 1) / (8 * MT); };
+  int expert = 0, begin = starts[0], end = starts[1], parts = parts_of(end - begin), before = 0;
+  for (int turn = GK_GROUP_X;; turn += GK_GROUPS_X) {
+    while (turn - before >= parts * tiles) {
+      before += parts * tiles;
+      if (++expert == w_shape[0]) return;
+      begin = end;
+      end = starts[expert + 1];
+      parts = parts_of(end - begin);
+    }
+    const int at = turn - before, pairs = (end - begin + parts - 1) / parts, pair = begin + at % parts * pairs;
+    multiply(expert, at / parts * TILE, pair, pair + pairs < end ? pair + pairs : end);
+  }
+};
 int step = 0;
 if (GK_SIMD >= 4 * WN) {
   // A thread copies 16 bytes of every EACH rows.
   constexpr int EACH = NP / 8;
   const int id = GK_TID - WN * 128, first = id / 8, chunk = id % 8;
   auto place = [&](int row) { return stage + step % ST * STAGE + row * 8 + (chunk ^ row % 8); };
-  for (int work = GK_GROUP_X; work < works; work += GK_GROUPS_X) {
-    const int expert = work / tiles, row = work % tiles * TILE + first, begin = starts[expert], end = starts[expert + 1];
-    const int part = part_of(end - begin);
+  each_turn([&](int expert, int output, int pair, int last) {
+    const int row = output + first;
     const TX* const of_expert = w + (gk_long)expert * N * K + chunk * 8;
-    for (int pair = begin; pair < end; pair += part) {
-      const int last = pair + part < end ? pair + part : end;
-      const TX* rows[MT * 8 / EACH];
-      GK_UNROLL for (int i = 0; i < MT * 8 / EACH; ++i) {
-        const int p = pair + first + i * EACH;
-        rows[i] = x + (p < last ? (gk_long)(order[p] / CHOSEN) * K : 0) + chunk * 8;
-      }
-      for (int unit = 0; unit < units; ++unit, ++step) {
-        if (step >= ST) gk_join<ALL>(free(step));             // all have read what this stage held
-        GK_UNROLL for (int i = 0; i < TILE / EACH; ++i) {
-          const int n = EVEN || row + i * EACH < N ? row + i * EACH : N - 1;
-          gk_copy16_on(place(first + i * EACH), of_expert + (gk_long)n * K + unit * 64);
-        }
-        GK_UNROLL for (int i = 0; i < MT * 8 / EACH; ++i)
-          gk_copy16(place(TILE + first + i * EACH), rows[i] + unit * 64, pair + first + i * EACH < last);
-        gk_commit();
-        gk_wait<LAG>();
-        gk_shared_written();
-        if (step >= LAG) gk_arrive<ALL>(full(step - LAG));
-      }
+    const TX* rows[MT * 8 / EACH];
+    GK_UNROLL for (int i = 0; i < MT * 8 / EACH; ++i) {
+      const int p = pair + first + i * EACH;
+      rows[i] = x + (p < last ? (gk_long)(order[p] / CHOSEN) * K : 0) + chunk * 8;
     }
-  }
+    for (int unit = 0; unit < units; ++unit, ++step) {
+      if (step >= ST) gk_join<ALL>(free(step));               // all have read what this stage held
+      GK_UNROLL for (int i = 0; i < TILE / EACH; ++i) {
+        const int n = EVEN || row + i * EACH < N ? row + i * EACH : N - 1;
+        gk_copy16_on(place(first + i * EACH), of_expert + (gk_long)n * K + unit * 64);
+      }
+      GK_UNROLL for (int i = 0; i < MT * 8 / EACH; ++i)
+        gk_copy16(place(TILE + first + i * EACH), rows[i] + unit * 64, pair + first + i * EACH < last);
+      gk_commit();
+      gk_wait<LAG>();
+      gk_shared_written();
+      if (step >= LAG) gk_arrive<ALL>(full(step - LAG));
+    }
+  });
   gk_wait<0>();
   gk_shared_written();
   for (int i = step < LAG ? 0 : step - LAG; i < step; ++i) gk_arrive<ALL>(full(i));
 } else {
   const int lane = GK_LANE, g = lane >> 2, t = lane & 3, simd = gk_shfl(GK_SIMD, 0);
-  for (int work = GK_GROUP_X; work < works; work += GK_GROUPS_X) {
-    const int expert = work / tiles, n0 = work % tiles * TILE + simd * 16 + g, begin = starts[expert], end = starts[expert + 1];
-    const int part = part_of(end - begin);
-    for (int pair = begin; pair < end; pair += part) {
-      const int last = pair + part < end ? pair + part : end;
-      auto multiply = [&](auto columns_of) {                  // of 8 pairs each
-        constexpr int COLUMNS = decltype(columns_of)::COUNT;
-        //@include wmm_stages.h
-        GK_UNROLL for (int c = 0; c < COLUMNS; ++c)
-          GK_UNROLL for (int i = 0; i < 4; ++i) {
-            const int p = pair + c * 8 + t * 2 + (i & 1), n = n0 + (i >> 1) * 8;
-            if (p < last && (EVEN || n < N)) y[(gk_long)order[p] * N + n] = gk_to<TO>::of(acc[c][i]);
-          }
-      };
-      switch ((last - pair + 31) / 32) {
-        case 1: multiply(gk_columns<4>()); break;
-        case 2: multiply(gk_columns<8>()); break;
-        case 3: multiply(gk_columns<12>()); break;
-        default: multiply(gk_columns<16>());
+  // Two outputs of a pair, which are written at once.
+  struct alignas(2 * sizeof(TO)) Two { TO first, second; };
+  each_turn([&](int, int output, int pair, int last) {
+    const int n0 = output + simd * 16 + (g & ~1);
+    auto multiply = [&](auto columns_of) {                    // of 8 pairs each
+      constexpr int COLUMNS = decltype(columns_of)::COUNT;
+      //@include wmm_stages.h
+      // A lane has outputs g and g + 8 of two pairs. Of these two it takes one, with output g ^ 1 from its neighbour.
+      GK_UNROLL for (int c = 0; c < COLUMNS; ++c) {
+        const int p = pair + c * 8 + t * 2 + (g & 1);
+        TO* const to = y + (p < last ? (gk_long)order[p] * N : 0);
+        GK_UNROLL for (int i = 0; i < 2; ++i) {
+          const float low = acc[c][2 * i], high = acc[c][2 * i + 1], other = gk_shfl_xor(g & 1 ? low : high, 4);
+          const TO first = gk_to<TO>::of(g & 1 ? other : low), second = gk_to<TO>::of(g & 1 ? high : other);
+          const int n = n0 + i * 8;
+          if (p >= last) continue;
+          if (EVEN) *(Two*)(to + n) = {first, second};
+          if (!EVEN && n < N) to[n] = first;
+          if (!EVEN && n + 1 < N) to[n + 1] = second;
+        }
       }
+    };
+    switch ((last - pair + 31) / 32) {
+      case 1: multiply(gk_columns<4>()); break;
+      case 2: multiply(gk_columns<8>()); break;
+      case 3: multiply(gk_columns<12>()); break;
+      default: multiply(gk_columns<16>());
     }
-  }
+  });
 }
