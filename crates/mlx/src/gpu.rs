@@ -43,7 +43,7 @@ pub use elementwise::{AddChosen, AddTerm, Narrow, Term, copy_to_device, host_num
 pub use embed::{Embed, TableFormat};
 pub use experts::{ExpertProduct, expert_product, expert_rows, expert_rows_plan, experts_flow};
 pub use gated::{GateLayout, Gated, HeadGate, HeadGateFunction, Xielu};
-pub use grouped::{GroupedProduct, grouped_product};
+pub use grouped::{GroupedProduct, grouped_product, lane_order_plan};
 pub use latent::{
     HeadProduct, LatentArrays, LatentRotation, LatentShape, LatentWrite, PagedLatents, head_product,
 };

@@ -187,6 +187,9 @@ pub(super) static WMM_DENSE: Kernel = kernel!("wmm_dense", WEIGHTS, &["y"], Warp
 pub(super) static UNPACK: Kernel = kernel!("unpack", &["w", "ss", "sb"], &["y"], TensorCores);
 pub(super) static WMM_GROUPED: Kernel =
     kernel!("wmm_grouped", &["x", "w", "order", "starts"], &["y"], Warpgroups);
+pub(super) static WMM_GROUPED_PACKED: Kernel =
+    kernel!("wmm_grouped_packed", &["x", "w", "ss", "sb", "order", "starts"], &["y"], Warpgroups);
+pub(super) static LANE_ORDER: Kernel = kernel!("lane_order", &["x"], &["y"], TensorCores);
 pub(super) static WMM_HEADS: Kernel = kernel!("wmm_heads", &["x", "w", "ss", "sb"], &["y"], TensorCores);
 pub(super) static WMM_SUM: Kernel = kernel!("wmm_sum", &["x"], &["y"], Dialect);
 pub(super) static CHOOSE: Kernel = kernel!("choose", &["logits", "numbers", "top_k"], &["tokens"], Dialect);
@@ -224,12 +227,16 @@ const PARTS: &[(&str, &str)] = &[
     ("choose_body.h", include_str!("kernels/choose_body.h")),
     ("choose_row.h", include_str!("kernels/choose_row.h")),
     ("group_sum.h", include_str!("kernels/group_sum.h")),
+    ("grouped_columns.h", include_str!("kernels/grouped_columns.h")),
+    ("grouped_outputs.h", include_str!("kernels/grouped_outputs.h")),
+    ("grouped_turns.h", include_str!("kernels/grouped_turns.h")),
     ("peer_begin.h", include_str!("kernels/peer_begin.h")),
     ("peer_end.h", include_str!("kernels/peer_end.h")),
     ("norm_tail.h", include_str!("kernels/norm_tail.h")),
     ("norm_term.h", include_str!("kernels/norm_term.h")),
     ("runs.h", include_str!("kernels/runs.h")),
     ("wmm_body.h", include_str!("kernels/wmm_body.h")),
+    ("wmm_codes.h", include_str!("kernels/wmm_codes.h")),
     ("wmm_stages.h", include_str!("kernels/wmm_stages.h")),
 ];
 

@@ -3,8 +3,7 @@
 // in:  x [rows, K] of TX, w [E, N, K] of TX, order [P] and starts [E + 1] int (expert_rows.h)
 // out: y [P, N] of TO; the pair p reads row p / CHOSEN of x
 // N a multiple of 64 WN (EVEN) or any: rows beyond the last are read as the last, and not written. K a multiple of 64.
-// groups: any number, which take turns at tiles of 64 WN outputs of parts. An expert's pairs are divided evenly into parts of up to 8 MT,
-// which is 128; each is multiplied by the instruction for 32, 64, 96 or 128 columns.
+// groups: any number, which take turns at tiles of 64 WN outputs of parts (grouped_turns.h)
 // 4 WN + PRODUCERS simd groups; SHARED bytes of threadgroup memory
 constexpr int TILE = 64 * WN, ROWS = TILE + 8 * MT, NP = PRODUCERS * 32, ALL = WN * 128 + NP;
 static_assert(ST * ROWS * 128 == SHARED && LAG <= ST - 2 && 2 * ST <= 15, "stages and their barriers");
@@ -15,23 +14,7 @@ auto full = [](int step) { return 1 + step % ST; };
 auto free = [](int step) { return 1 + ST + step % ST; };
 const int K = x_shape[1], N = w_shape[1], units = K / 64, tiles = (N + TILE - 1) / TILE;
 GK_WAIT();                                                    // the pairs are sorted
-// Calls multiply(expert, first output, first pair, pair behind the last) for each turn of this group. Parts of one tile are neighbours:
-// they read the same weights.
-auto each_turn = [&](auto&& multiply) {
-  auto parts_of = [](int pairs) { return (pairs + 8 * MT - 1) / (8 * MT); };
-  int expert = 0, begin = starts[0], end = starts[1], parts = parts_of(end - begin), before = 0;
-  for (int turn = GK_GROUP_X;; turn += GK_GROUPS_X) {
-    while (turn - before >= parts * tiles) {
-      before += parts * tiles;
-      if (++expert == w_shape[0]) return;
-      begin = end;
-      end = starts[expert + 1];
-      parts = parts_of(end - begin);
-    }
-    const int at = turn - before, pairs = (end - begin + parts - 1) / parts, pair = begin + at % parts * pairs;
-    multiply(expert, at / parts * TILE, pair, pair + pairs < end ? pair + pairs : end);
-  }
-};
+//@include grouped_turns.h
 int step = 0;
 if (GK_SIMD >= 4 * WN) {
   // A thread copies 16 bytes of every EACH rows.
@@ -65,33 +48,13 @@ if (GK_SIMD >= 4 * WN) {
   for (int i = step < LAG ? 0 : step - LAG; i < step; ++i) gk_arrive<ALL>(full(i));
 } else {
   const int lane = GK_LANE, g = lane >> 2, t = lane & 3, simd = gk_shfl(GK_SIMD, 0);
-  // Two outputs of a pair, which are written at once.
-  struct alignas(2 * sizeof(TO)) Two { TO first, second; };
   each_turn([&](int, int output, int pair, int last) {
     const int n0 = output + simd * 16 + (g & ~1);
     auto multiply = [&](auto columns_of) {                    // of 8 pairs each
       constexpr int COLUMNS = decltype(columns_of)::COUNT;
       //@include wmm_stages.h
-      // A lane has outputs g and g + 8 of two pairs. Of these two it takes one, with output g ^ 1 from its neighbour.
-      GK_UNROLL for (int c = 0; c < COLUMNS; ++c) {
-        const int p = pair + c * 8 + t * 2 + (g & 1);
-        TO* const to = y + (p < last ? (gk_long)order[p] * N : 0);
-        GK_UNROLL for (int i = 0; i < 2; ++i) {
-          const float low = acc[c][2 * i], high = acc[c][2 * i + 1], other = gk_shfl_xor(g & 1 ? low : high, 4);
-          const TO first = gk_to<TO>::of(g & 1 ? other : low), second = gk_to<TO>::of(g & 1 ? high : other);
-          const int n = n0 + i * 8;
-          if (p >= last) continue;
-          if (EVEN) *(Two*)(to + n) = {first, second};
-          if (!EVEN && n < N) to[n] = first;
-          if (!EVEN && n + 1 < N) to[n + 1] = second;
-        }
-      }
+      //@include grouped_outputs.h
     };
-    switch ((last - pair + 31) / 32) {
-      case 1: multiply(gk_columns<4>()); break;
-      case 2: multiply(gk_columns<8>()); break;
-      case 3: multiply(gk_columns<12>()); break;
-      default: multiply(gk_columns<16>());
-    }
+    //@include grouped_columns.h
   });
 }

@@ -39,13 +39,16 @@ pub(super) fn product(x: &Array, experts: &ChosenExperts, weight: &Weight) -> ml
     if !stored.can_be_unpacked || (pairs < SORT_ROWS && !is_grouped) {
         return Ok(None);
     }
+    let rows = x.reshape(&[-1, x.dim(-1)?])?;
+    let [order, starts] = sorted_pairs(experts, stored.count)?;
+    if let Some(product) = grouped_product(&rows, [&order, &starts], stored.weight)? {
+        return of_tokens(product, experts).map(Some);
+    }
     let dense = match weight {
         Weight::Dense(dense) => dense.clone(),
         Weight::Packed(packed) => unpacked(packed, x.dtype()?)?,
     };
-    let rows = x.reshape(&[-1, x.dim(-1)?])?;
-    let [order, starts] = sorted_pairs(experts, stored.count)?;
-    match grouped_product(&rows, [&order, &starts], &dense)? {
+    match grouped_product(&rows, [&order, &starts], FewRowsWeight::Dense(&dense))? {
         Some(product) => of_tokens(product, experts).map(Some),
         None => gathered(x, experts, &dense).map(Some),
     }

@@ -1,0 +1,81 @@
+// CUDA of compute capability 9.0 alone: the product of wmm_grouped.h with packed weights, by warpgroups, of which each has 64 rows of w in registers.
+// in:  x [rows, K] of TX in the order of lane_order.h, w [E, N, ..], ss and sb as in wmm.h, order [P] and starts [E + 1] int (expert_rows.h)
+// out: y [P, N] of TO; the pair p reads row p / CHOSEN of x
+// BITS, GROUP, FLOAT4 and WHOLE as in wmm_body.h. N a multiple of 64 WN (EVEN) or any: rows beyond the last are read as the last, and not written.
+// K a multiple of 64. groups: any number, which take turns at tiles of 64 WN outputs of parts (grouped_turns.h)
+// 4 WN + PRODUCERS simd groups; SHARED bytes of threadgroup memory
+constexpr int TILE = 64 * WN, NP = PRODUCERS * 32, FREE = WN * 128 + NP, FULL = 128 + NP;
+// [stage][64 k][row] of 128 bytes, in the order of gk_swizzled
+constexpr int HALF = MT * 64;
+static_assert(ST * 2 * HALF * 16 == SHARED && LAG <= ST - 2 && ST * (WN + 1) <= 15, "stages and their barriers");
+GK_SHARED_LARGE(uint4, stage, ST * 2 * HALF);
+// Barriers of a stage: one for all, behind which it is free, and one for each warpgroup, behind which it is full.
+auto full = [](int step, int warpgroup) { return 1 + ST + step % ST * WN + warpgroup; };
+auto free = [](int step) { return 1 + step % ST; };
+const int K = x_shape[1], N = w_shape[1], tiles = (N + TILE - 1) / TILE, KU = WHOLE ? K / 256 : (K + 255) / 256;
+GK_WAIT();                                                    // the pairs are sorted
+//@include grouped_turns.h
+int step = 0;
+if (GK_SIMD >= 4 * WN) {
+  if (LESS > 0) gk_fewer_registers<LESS>();
+  // A thread copies 16 bytes of every EACH rows.
+  constexpr int EACH = NP / 8, ROWS = MT * 8 / EACH;
+  const int id = GK_TID - WN * 128, first = id / 8, chunk = id % 8;
+  auto arrive = [&](int step) {
+    for (int i = 0; i < WN; ++i) gk_arrive<FULL>(full(step, i));
+  };
+  each_turn([&](int, int, int pair, int last) {
+    int rows[ROWS];
+    GK_UNROLL for (int i = 0; i < ROWS; ++i) {
+      const int p = pair + first + i * EACH;
+      rows[i] = p < last ? order[p] / CHOSEN : 0;
+    }
+    for (int k = chunk * 8; k < KU * 256; k += 128, ++step) {
+      if (step >= ST) gk_join<FREE>(free(step));              // all have read what this stage held
+      GK_UNROLL for (int i = 0; i < ROWS; ++i)
+        GK_UNROLL for (int half = 0; half < 2; ++half) {
+          const int row = first + i * EACH, at = k + half * 64;
+          const bool some = pair + row < last && (WHOLE || at < K);
+          gk_copy16(stage + (step % ST * 2 + half) * HALF + row * 8 + (chunk ^ row % 8), x + (some ? (gk_long)rows[i] * K + at : 0), some);
+        }
+      gk_commit();
+      gk_wait<LAG>();
+      gk_shared_written();
+      if (step >= LAG) arrive(step - LAG);
+    }
+  });
+  gk_wait<0>();
+  gk_shared_written();
+  for (int i = step < LAG ? 0 : step - LAG; i < step; ++i) arrive(i);
+} else {
+  if (LESS > 0) gk_more_registers<MORE>();
+  const int lane = GK_LANE, g = lane >> 2, t = lane & 3, simd = gk_shfl(GK_SIMD, 0);
+  const gk_long RB = (gk_long)K * BITS / 8;                   // bytes of a row
+  typedef gk_unit_scales<TX, GROUP, FLOAT4> Scales;
+  typedef gk_codes<TX> Codes;
+  typedef gk_pairs<TX> Pairs;
+  const gk_uint mask = gk_opaque(0x000f000fu), magic = gk_opaque(Codes::PAIR_MAGIC);
+  each_turn([&](int expert, int output, int pair, int last) {
+    const int n0 = output + simd * 16 + (g & ~1), u0 = 0, u1 = KU;
+    auto w_row = [&](int row) {
+      const int n = output + simd * 16 + row;
+      return (gk_long)expert * N + (EVEN || n < N ? n : N - 1);
+    };
+    const char* const codes = (const char*)w + t * (BITS == 4 ? 8 : 16);
+    const char* wp[2] = {codes + w_row(g) * RB, codes + w_row(g + 8) * RB};
+    const char* sp = Scales::row((t & 1) && !FLOAT4 ? sb : ss, w_row(g + (t & 2) * 4), K);
+    auto columns = [&](int step, int i, int j) {
+      return gk_further(gk_swizzled(stage + (step % ST * 2 + i / 2) * HALF, 128), (2 * (i % 2) + j) * 32);
+    };
+    auto multiply = [&](auto columns_of) {                    // of 8 pairs each
+      constexpr int COLUMNS = decltype(columns_of)::COUNT;
+      float acc[COLUMNS][4];
+      GK_UNROLL for (int c = 0; c < COLUMNS; ++c) { acc[c][0] = acc[c][1] = acc[c][2] = acc[c][3] = 0; }
+      //@include wmm_codes.h
+      gk_settled(acc);
+      gk_arrive<FREE>(free(step - 1));
+      //@include grouped_outputs.h
+    };
+    //@include grouped_columns.h
+  });
+}
