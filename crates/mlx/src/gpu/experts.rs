@@ -50,9 +50,9 @@ const FLOW_GROUPS: i32 = 132;
 const FLOW_SIMDS: i32 = 8;
 const FLOW_ROW_TILES: i32 = 2;
 const FLOW_PAIRS_OF_THREE_STAGES: std::ops::Range<i32> = 12..20;
-/// Pairs of an expert, on average, that it has at most. Measured on an H200 with 64 experts of 2,048 to 2,816: 64 pairs take 252 us, 240
-/// and 215 if the weights are unpacked first.
-const FLOW_PAIRS_OF_EXPERT_MAX: i32 = 64;
+/// Pairs of an expert, on average, that it has at most. Measured on an H200 with 128 experts of 2,048 to 1,536, in us, with grouped products
+/// ([`GroupedProduct`](super::GroupedProduct)) behind it: 136 and 170 with 16 pairs, 191 and 186 with 32, 227 and 210 with 48, 286 and 232 with 64.
+const FLOW_PAIRS_OF_EXPERT_MAX: i32 = 40;
 /// Tiles of 8 rows of `x` that it has in shared memory at most.
 const FLOW_COLUMNS_MAX: i32 = 4;
 

@@ -34,16 +34,16 @@ const GROUPS: i32 = 132;
 const PAIR_TILES: i32 = 16;
 /// Warpgroups of a group that share its pairs, and simd groups that copy for them. Measured on an H200 with 128 experts of 2,048 to 1,536 and
 /// of 768 to 2,048, and 16,384 pairs of which some experts have more than others, in us. Weights that are not packed: 346 to 368 and 210 to
-/// 221 with four; 337 to 379 and 243 to 254 with three and up to 160 pairs; 389 to 439 and 263 to 283 with two and up to 192. Of 4 bits: 323 to
-/// 339 and 197 to 207 with four; 354 to 375 and 225 to 244 with three; 447 to 474 and 269 to 290 with two.
+/// 221 with four; 337 to 379 and 243 to 254 with three and up to 160 pairs; 389 to 439 and 263 to 283 with two and up to 192. Of 4 bits: 303 to
+/// 312 and 184 to 193 with four; 307 to 320 and 202 with three; 368 to 392 and 225 to 258 with two and up to 192.
 const WARPGROUPS: i32 = 4;
 const PRODUCERS: i32 = 4;
 /// Stages of a group's weights and rows, 64 inputs each.
 const STAGES: i32 = 4;
 /// Stages of its rows alone, 128 inputs each: a stage has five barriers, of which there are 15.
 const PACKED_STAGES: i32 = 3;
-/// Registers of the simd groups that copy, and of those that multiply packed weights.
-const REGISTERS: [i32; 2] = [32, 112];
+/// Registers of the simd groups that copy, and of those that multiply packed weights: all that there are. The sums have 64.
+const REGISTERS: [i32; 2] = [24, 112];
 const LANE_ORDER_THREADS: i32 = 256;
 
 impl GroupedProduct {

@@ -236,6 +236,7 @@ const PARTS: &[(&str, &str)] = &[
     ("norm_term.h", include_str!("kernels/norm_term.h")),
     ("runs.h", include_str!("kernels/runs.h")),
     ("wmm_body.h", include_str!("kernels/wmm_body.h")),
+    ("wmm_code_products.h", include_str!("kernels/wmm_code_products.h")),
     ("wmm_codes.h", include_str!("kernels/wmm_codes.h")),
     ("wmm_stages.h", include_str!("kernels/wmm_stages.h")),
 ];

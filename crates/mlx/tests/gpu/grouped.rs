@@ -166,7 +166,7 @@ fn broken_grouped_products_are_noticed() {
         ("begin = end;", ""),
         ("g & 1 ? low : high, 4", "g & 1 ? low : high, 8"),
         ("if (!EVEN && n + 1 < N)", "if (!EVEN)"),
-        ("gk_join<FREE>(free(step));", ""),
+        ("gk_join<FREE>(free(step));", ";"),
         ("gk_join<FULL>(full(step, GK_SIMD / 4));", ""),
         ("(WHOLE || at < K)", "true"),
         ("(step % ST * 2 + i / 2) * HALF", "step % ST * 2 * HALF"),

@@ -17,27 +17,26 @@ GK_WAIT();                                                    // the pairs are s
 //@include grouped_turns.h
 int step = 0;
 if (GK_SIMD >= 4 * WN) {
-  if (LESS > 0) gk_fewer_registers<LESS>();
-  // A thread copies 16 bytes of every EACH rows.
-  constexpr int EACH = NP / 8, ROWS = MT * 8 / EACH;
-  const int id = GK_TID - WN * 128, first = id / 8, chunk = id % 8;
+  gk_fewer_registers<LESS>();
+  // A thread copies 16 bytes of every EACH rows, with another 16 of the next 64 k. Which row of x these are, the lanes of a simd group know together.
+  constexpr int EACH = NP / 8;
+  static_assert(MT * 8 == 8 * EACH, "a lane knows one row");
+  const int id = GK_TID - WN * 128, first = id / 8, chunk = id % 8, lane = GK_LANE;
   auto arrive = [&](int step) {
     for (int i = 0; i < WN; ++i) gk_arrive<FULL>(full(step, i));
   };
   each_turn([&](int, int, int pair, int last) {
-    int rows[ROWS];
-    GK_UNROLL for (int i = 0; i < ROWS; ++i) {
-      const int p = pair + first + i * EACH;
-      rows[i] = p < last ? order[p] / CHOSEN : 0;
-    }
+    const int p = pair + id / 32 * 4 + lane % 4 + lane / 4 * EACH;
+    const int own = p < last ? order[p] / CHOSEN : -1;
     for (int k = chunk * 8; k < KU * 256; k += 128, ++step) {
       if (step >= ST) gk_join<FREE>(free(step));              // all have read what this stage held
-      GK_UNROLL for (int i = 0; i < ROWS; ++i)
-        GK_UNROLL for (int half = 0; half < 2; ++half) {
-          const int row = first + i * EACH, at = k + half * 64;
-          const bool some = pair + row < last && (WHOLE || at < K);
-          gk_copy16(stage + (step % ST * 2 + half) * HALF + row * 8 + (chunk ^ row % 8), x + (some ? (gk_long)rows[i] * K + at : 0), some);
-        }
+      uint4* const to = stage + step % ST * 2 * HALF + first * 8 + (chunk ^ first % 8);
+      GK_UNROLL for (int i = 0; i < 8; ++i) {
+        const int row = gk_shfl(own, lane / 8 + 4 * i);
+        const TX* const from = x + (row < 0 ? 0 : (gk_long)row * K + k);
+        gk_copy16(to + i * EACH * 8, from, row >= 0 && (WHOLE || k < K));
+        gk_copy16(to + HALF + i * EACH * 8, from + 64, row >= 0 && (WHOLE || k + 64 < K));
+      }
       gk_commit();
       gk_wait<LAG>();
       gk_shared_written();
@@ -48,7 +47,7 @@ if (GK_SIMD >= 4 * WN) {
   gk_shared_written();
   for (int i = step < LAG ? 0 : step - LAG; i < step; ++i) arrive(i);
 } else {
-  if (LESS > 0) gk_more_registers<MORE>();
+  gk_more_registers<MORE>();
   const int lane = GK_LANE, g = lane >> 2, t = lane & 3, simd = gk_shfl(GK_SIMD, 0);
   const gk_long RB = (gk_long)K * BITS / 8;                   // bytes of a row
   typedef gk_unit_scales<TX, GROUP, FLOAT4> Scales;
@@ -61,8 +60,8 @@ if (GK_SIMD >= 4 * WN) {
       const int n = output + simd * 16 + row;
       return (gk_long)expert * N + (EVEN || n < N ? n : N - 1);
     };
-    const char* const codes = (const char*)w + t * (BITS == 4 ? 8 : 16);
-    const char* wp[2] = {codes + w_row(g) * RB, codes + w_row(g + 8) * RB};
+    const char* const wp = (const char*)w + w_row(g) * RB + t * (BITS == 4 ? 8 : 16);
+    const int below = EVEN ? 8 * (int)RB : (int)((w_row(g + 8) - w_row(g)) * RB);
     const char* sp = Scales::row((t & 1) && !FLOAT4 ? sb : ss, w_row(g + (t & 2) * 4), K);
     auto columns = [&](int step, int i, int j) {
       return gk_further(gk_swizzled(stage + (step % ST * 2 + i / 2) * HALF, 128), (2 * (i % 2) + j) * 32);
@@ -72,6 +71,9 @@ if (GK_SIMD >= 4 * WN) {
       float acc[COLUMNS][4];
       GK_UNROLL for (int c = 0; c < COLUMNS; ++c) { acc[c][0] = acc[c][1] = acc[c][2] = acc[c][3] = 0; }
       //@include wmm_codes.h
+      weights(q[0], 0);
+      sc[0] = Scales::template load<WHOLE>(sp, 0, K);
+      //@include wmm_code_products.h
       gk_settled(acc);
       gk_arrive<FREE>(free(step - 1));
       //@include grouped_outputs.h

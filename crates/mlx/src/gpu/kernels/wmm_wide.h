@@ -21,7 +21,8 @@ const int n0 = (GK_GROUP_X * 4 * WN + GK_SIMD) * 16;
 const int nl = n0 < N ? n0 : 0;                               // a simd group past the end computes on row 0 and writes nothing
 const gk_long RB = (gk_long)K * BITS / 8;                     // bytes of a row
 auto w_row = [&](int row) { return EVEN || nl + row < N ? nl + row : N - 1; };
-const char* wp[2] = {(const char*)w + w_row(g) * RB + t * (BITS == 4 ? 8 : 16), (const char*)w + w_row(g + 8) * RB + t * (BITS == 4 ? 8 : 16)};
+const char* const wp = (const char*)w + w_row(g) * RB + t * (BITS == 4 ? 8 : 16);
+const int below = (int)((w_row(g + 8) - w_row(g)) * RB);
 typedef gk_unit_scales<TX, GROUP, FLOAT4> Scales;
 typedef gk_codes<TX> Codes;
 typedef gk_pairs<TX> Pairs;
@@ -77,6 +78,12 @@ if (GK_SIMD >= 4 * WN) {
   auto columns = [&](int step, int i, int j) { return gk_tiles(stage + (step % ST * CHUNKS + 4 * i + 2 * j) * MT * 8, MT * 128, 128); };
   int step = 0;
   //@include wmm_codes.h
+  if (u0 < u1) {
+    weights(q[0], u0 * 4 / QUARTERS);
+    sc[0] = Scales::template load<WHOLE>(sp, u0, K);
+  }
+  GK_WAIT();
+  //@include wmm_code_products.h
 if (n0 < N) {
   GK_UNROLL for (int c = 0; c < MT; ++c)
     GK_UNROLL for (int i = 0; i < 4; ++i) {
