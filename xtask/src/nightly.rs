@@ -54,7 +54,7 @@ fn roots(chosen: &[&'static Step], scale: Scale) -> Result<Vec<Job>, String> {
         }));
     }
     if !with_server.is_empty() {
-        roots.push(Job::cargo("dist", own(&["dist"])?).then(move |_| {
+        roots.push(Job::cargo("server", own(&["dist", "--only", "archive"])?).then(move |_| {
             let server = published_server()?;
             collected(with_server.iter().map(|jobs| jobs(&server, scale)))
         }));

@@ -128,8 +128,8 @@ pub fn check(blueprint: &Blueprint, dtype: Dtype, measure: Measure, extent: Chec
         CheckExtent::All => CheckedWeights::of_table(),
         CheckExtent::DenseProducts => vec![CheckedWeights::Dense],
     };
-    let groups = groups(blueprint, dtype, measure, (&weights, &formats));
-    groups.into_iter().flat_map(|(_, checks)| checks).collect()
+    let of = |kernel: &GpuKernel| checks_of(*kernel, blueprint, dtype, measure, (&weights, &formats));
+    CHECKED.iter().flat_map(of).collect()
 }
 
 /// Checks the kernels at the shapes of a network: those that may be used, and one line for each other. Attention that fails
@@ -142,7 +142,8 @@ pub(crate) fn choose_kernels(
 ) -> (KernelChoice, Vec<String>) {
     let weights = CheckedWeights::of(quantization);
     let (mut choice, mut lines) = (KernelChoice::default(), Vec::new());
-    for (kernel, checks) in groups(blueprint, dtype, Measure::Load, (&weights, formats)) {
+    for kernel in CHECKED {
+        let checks = confirmed(|| checks_of(kernel, blueprint, dtype, Measure::Load, (&weights, formats)));
         let has_warpgroups = MatrixUnit::of_device() == MatrixUnit::Warpgroup;
         let faster =
             (kernel == GpuKernel::Attention && has_warpgroups).then_some(GpuKernel::WarpgroupAttention);
@@ -159,6 +160,21 @@ pub(crate) fn choose_kernels(
         take_rows::switch_off();
     }
     (choice, lines)
+}
+
+/// How often a kernel must be found slow: other load can delay a measurement, and what it decides holds for as long as the model is loaded.
+const FOUND_SLOW: usize = 3;
+
+/// The checks of a kernel, made again where it holds and is found slow.
+fn confirmed(checks: impl Fn() -> Vec<KernelCheck>) -> Vec<KernelCheck> {
+    let mut found = checks();
+    for _ in 1..FOUND_SLOW {
+        if failure(&found).is_some() || slowness(&found).is_none() {
+            break;
+        }
+        found = checks();
+    }
+    found
 }
 
 /// What is not used after these checks of a kernel, and why. `faster`: the way of it that is given up first; `again`: checks it
@@ -208,34 +224,60 @@ fn slowness(checks: &[KernelCheck]) -> Option<String> {
     })
 }
 
-/// `weights`: that products are checked with; `formats`: of keys and values.
-fn groups(
+/// The kernels that are checked, in order.
+const CHECKED: [GpuKernel; 8] = [
+    GpuKernel::Attention,
+    GpuKernel::Embed,
+    GpuKernel::AddNorm,
+    GpuKernel::Gated,
+    GpuKernel::Linear,
+    GpuKernel::Experts,
+    GpuKernel::Recurrence,
+    GpuKernel::Choose,
+];
+
+/// Of one of [`CHECKED`]. `weights`: that products are checked with; `formats`: of keys and values.
+fn checks_of(
+    kernel: GpuKernel,
     blueprint: &Blueprint,
     dtype: Dtype,
     measure: Measure,
     (weights, formats): (&[CheckedWeights], &[KvFormat]),
-) -> Vec<(GpuKernel, Vec<KernelCheck>)> {
+) -> Vec<KernelCheck> {
+    match kernel {
+        GpuKernel::Attention => of_attention(blueprint, dtype, measure, (formats, &KernelChoice::default())),
+        // It is checked with attention.
+        GpuKernel::WarpgroupAttention => Vec::new(),
+        GpuKernel::Embed => {
+            let mut checks = elementwise::embed(blueprint.hidden, weights, dtype);
+            checks.push(elementwise::take_numbers());
+            checks
+        }
+        GpuKernel::AddNorm => elementwise::norms(blueprint, &states(blueprint), dtype, measure),
+        GpuKernel::Gated => {
+            let mut checks = activations::checks(blueprint, dtype, measure);
+            checks.extend(elementwise::sums(blueprint, dtype, measure));
+            checks
+        }
+        GpuKernel::Linear => elementwise::linear(blueprint, weights, dtype, measure),
+        GpuKernel::Experts => experts::checks(blueprint, weights, dtype),
+        GpuKernel::Recurrence => {
+            let of = |mixer: &Mixer| recurrent::checks(blueprint, mixer, dtype, measure);
+            states(blueprint).into_iter().flat_map(of).collect()
+        }
+        GpuKernel::Choose => choose::checks(blueprint, measure),
+    }
+}
+
+/// Every kind of recurrent mixer.
+fn states(blueprint: &Blueprint) -> Vec<&Mixer> {
     let mut states: Vec<&Mixer> = Vec::new();
     for mixer in blueprint.layers.iter().flat_map(|layer| layer.mixer.recurrences()) {
         if !states.contains(&mixer) {
             states.push(mixer);
         }
     }
-    let mut embed = elementwise::embed(blueprint.hidden, weights, dtype);
-    embed.push(elementwise::take_numbers());
-    let mut gated = activations::checks(blueprint, dtype, measure);
-    gated.extend(elementwise::sums(blueprint, dtype, measure));
-    let recurrences = states.iter().flat_map(|mixer| recurrent::checks(blueprint, mixer, dtype, measure));
-    vec![
-        (GpuKernel::Attention, of_attention(blueprint, dtype, measure, (formats, &KernelChoice::default()))),
-        (GpuKernel::Embed, embed),
-        (GpuKernel::AddNorm, elementwise::norms(blueprint, &states, dtype, measure)),
-        (GpuKernel::Gated, gated),
-        (GpuKernel::Linear, elementwise::linear(blueprint, weights, dtype, measure)),
-        (GpuKernel::Experts, experts::checks(blueprint, weights, dtype)),
-        (GpuKernel::Recurrence, recurrences.collect()),
-        (GpuKernel::Choose, choose::checks(blueprint, measure)),
-    ]
+    states
 }
 
 /// Of every kind of attention layer, with these kernels.
@@ -369,6 +411,28 @@ mod tests {
         assert_eq!(off(slow(), None, || panic!("there is no other way")), [GpuKernel::Choose]);
         assert_eq!(off(slow(), by_warpgroups, good), [GpuKernel::WarpgroupAttention]);
         assert_eq!(off(slow(), by_warpgroups, slow), [GpuKernel::WarpgroupAttention, GpuKernel::Choose]);
+    }
+
+    #[test]
+    fn one_slow_measurement_switches_no_kernel_off() {
+        let runs = std::cell::Cell::new(0);
+        let slow_before = |good: usize| {
+            runs.set(0);
+            let found = confirmed(|| {
+                runs.set(runs.get() + 1);
+                vec![check(Some(if runs.get() < good { [90.0, 10.0] } else { [1.0, 9.0] }))]
+            });
+            (slowness(&found).is_some(), runs.get())
+        };
+        assert_eq!(slow_before(1), (false, 1));
+        assert_eq!(slow_before(3), (false, 3));
+        assert_eq!(slow_before(4), (true, 3));
+        runs.set(0);
+        confirmed(|| {
+            runs.set(runs.get() + 1);
+            vec![KernelCheck { error: 1.0, ..check(Some([90.0, 10.0])) }]
+        });
+        assert_eq!(runs.get(), 1, "a wrong result is not measured again");
     }
 
     #[test]

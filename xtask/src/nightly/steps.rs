@@ -141,17 +141,16 @@ fn soak(server: &Path, scale: Scale) -> Result<Vec<Job>, String> {
     Ok(vec![Job::new("soak", soak)])
 }
 
-/// Builds the crates from their packages, and installs what is published as another user: each server answers a request.
+/// Builds the crates from their packages, makes all that is published and installs it as another user: each server answers a request.
 fn packages(_: &Path, _: Scale) -> Result<Vec<Job>, String> {
     let unpublished = ["xtask", "omnibus-testing"].map(|name| ["--exclude", name]).concat();
     let mut installed = python();
     installed.arg("tests/packages/installed.py").arg(paths::target()?.join("dist/out"));
+    let installed = Job::new("installed packages", installed).limited(LIMIT);
+    let crates = cargo(&[["package", "--workspace"].as_slice(), &unpublished].concat());
     Ok(vec![
-        Job::new("installed packages", installed),
-        Job::cargo(
-            "packages of crates",
-            cargo(&[["package", "--workspace"].as_slice(), &unpublished].concat()),
-        ),
+        Job::cargo("dist", own(&["dist"])?).then(|_| Ok(vec![installed])),
+        Job::cargo("packages of crates", crates),
     ])
 }
 

@@ -175,7 +175,9 @@ fn broken_grouped_products_are_noticed() {
         ("wmm_grouped", dense_cases(), of_dense.as_slice()),
         ("wmm_grouped_packed", packed_cases(), of_packed.as_slice()),
     ];
-    for (kernel, cases, own) in kernels {
+    for (kernel, mut cases, own) in kernels {
+        // One with an expert of two parts, and one of sizes that are no whole tiles: a program of few cases is compiled soon.
+        cases.truncate(2);
         for (at, (old, new)) in own.iter().enumerate() {
             let name = format!("{kernel}_{at}");
             let noticed = |seed| errors(&cases, &name, Some((old, new)), seed).iter().any(|e| *e > 1.0);
