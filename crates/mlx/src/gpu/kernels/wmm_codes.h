@@ -1,5 +1,5 @@
-// Loads of packed weights for the products of wmm_code_products.h, which goes behind it. What includes it has: wp, where a lane's codes of row g
-// of w begin, and below, how many bytes further those of row g + 8 do; K; BITS, GROUP, FLOAT4 and WHOLE as in wmm_body.h.
+// Loads of packed weights for the products of wmm_code_products.h, which goes behind it. What includes it has: codes_of(k), where a lane's codes
+// of row g + 8 k of w begin; K; BITS, GROUP, FLOAT4 and WHOLE as in wmm_body.h.
 constexpr int QUARTERS = BITS == 4 ? 4 : 2;                   // 64 k in a load of weights, which is 128 bytes of a row
 // Weights of rows g and g + 8, and scales or biases: those in use and the next ones, which change places. Copies from one to
 // the other would wait for what was just requested.
@@ -7,7 +7,7 @@ gk_uint q[2][2][8];
 Scales sc[2];
 auto weights = [&](gk_uint (&to)[2][8], int load) {           // of 64 QUARTERS k
   GK_UNROLL for (int k = 0; k < 2; ++k) {
-    const char* p = wp + k * below + (gk_long)load * 128;
+    const char* p = codes_of(k) + (gk_long)load * 128;
     GK_UNROLL for (int i = 0; i < 8; ++i) to[k][i] = 0;
     if (BITS == 4) {
       GK_UNROLL for (int i = 0; i < 4; ++i)

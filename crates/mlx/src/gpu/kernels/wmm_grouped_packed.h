@@ -60,8 +60,12 @@ if (GK_SIMD >= 4 * WN) {
       const int n = output + simd * 16 + row;
       return (gk_long)expert * N + (EVEN || n < N ? n : N - 1);
     };
-    const char* const wp = (const char*)w + w_row(g) * RB + t * (BITS == 4 ? 8 : 16);
+    const char* const codes = (const char*)w + w_row(g) * RB + t * (BITS == 4 ? 8 : 16);
     const int below = EVEN ? 8 * (int)RB : (int)((w_row(g + 8) - w_row(g)) * RB);
+    // Two pointers would need two more registers than there are.
+    auto codes_of = [&](int k) { return codes + k * below; };
+    auto stage_of = [&](int, int) { return step++; };
+    auto is_behind = [&](int u, int half) { return u > 0 || half > 0; };
     const char* sp = Scales::row((t & 1) && !FLOAT4 ? sb : ss, w_row(g + (t & 2) * 4), K);
     auto columns = [&](int step, int i, int j) {
       return gk_further(gk_swizzled(stage + (step % ST * 2 + i / 2) * HALF, 128), (2 * (i % 2) + j) * 32);

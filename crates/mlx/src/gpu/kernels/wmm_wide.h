@@ -21,8 +21,7 @@ const int n0 = (GK_GROUP_X * 4 * WN + GK_SIMD) * 16;
 const int nl = n0 < N ? n0 : 0;                               // a simd group past the end computes on row 0 and writes nothing
 const gk_long RB = (gk_long)K * BITS / 8;                     // bytes of a row
 auto w_row = [&](int row) { return EVEN || nl + row < N ? nl + row : N - 1; };
-const char* const wp = (const char*)w + w_row(g) * RB + t * (BITS == 4 ? 8 : 16);
-const int below = (int)((w_row(g + 8) - w_row(g)) * RB);
+const char* wp[2] = {(const char*)w + w_row(g) * RB + t * (BITS == 4 ? 8 : 16), (const char*)w + w_row(g + 8) * RB + t * (BITS == 4 ? 8 : 16)};
 typedef gk_unit_scales<TX, GROUP, FLOAT4> Scales;
 typedef gk_codes<TX> Codes;
 typedef gk_pairs<TX> Pairs;
@@ -76,7 +75,9 @@ if (GK_SIMD >= 4 * WN) {
 } else {
   constexpr int COLUMNS = MT;
   auto columns = [&](int step, int i, int j) { return gk_tiles(stage + (step % ST * CHUNKS + 4 * i + 2 * j) * MT * 8, MT * 128, 128); };
-  int step = 0;
+  auto codes_of = [&](int k) { return wp[k]; };
+  auto stage_of = [&](int u, int half) { return (u - u0) * 2 + half; };
+  auto is_behind = [&](int u, int half) { return stage_of(u, half) > 0; };
   //@include wmm_codes.h
   if (u0 < u1) {
     weights(q[0], u0 * 4 / QUARTERS);
