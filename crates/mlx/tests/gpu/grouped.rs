@@ -168,7 +168,7 @@ fn broken_grouped_products_are_noticed() {
         ("if (!EVEN && n + 1 < N)", "if (!EVEN)"),
         ("gk_join<FREE>(free(step));", ";"),
         ("gk_join<FULL>(full(step, GK_SIMD / 4));", ""),
-        ("(WHOLE || at < K)", "true"),
+        ("row >= 0 && (WHOLE || k + 64 < K)", "row >= 0"),
         ("(step % ST * 2 + i / 2) * HALF", "step % ST * 2 * HALF"),
     ];
     let kernels = [

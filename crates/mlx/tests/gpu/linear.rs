@@ -301,7 +301,7 @@ fn broken_products_are_noticed() {
         ("wmm_wide", 0, "gk_join<NP>(15);", ""),
         ("wmm_wide", 0, "gk_wait<RAW - 2>();", ""),
         ("wmm_wide", 0, "if (i == 0) gk_join<FULL>(full(step, GK_SIMD / 4));", ""),
-        ("wmm_wide", 0, "if (step >= ST) gk_join<FREE>(1 + step % ST);", ""),
+        ("wmm_wide", 0, "if (step >= ST) gk_join<FREE>(free(step));", ""),
         ("wmm_wide", 0, "gk_warpgroup_wait<0>();", ""),
         ("wmm_wide", 0, "sc[odd].pair(quarter * 64 / GROUP)", "sc[odd].pair(0)"),
         ("wmm_wide", 4, "t < 2 ? v : w", "v"),
