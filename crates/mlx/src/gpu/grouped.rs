@@ -86,20 +86,22 @@ impl GroupedProduct {
     }
 }
 
-/// Rows in the order in which products with packed weights read them. Input and output: `shape` of a dtype of 16 bits, the last axis a multiple of
-/// 64. `None` for other shapes and formats.
-pub fn lane_order_plan(shape: &[i32], dtype_of: Dtype, format: WeightFormat) -> Option<Plan> {
-    let size = shape.iter().try_fold(1i32, |size, axis| size.checked_mul(*axis))?;
-    let fits = shape.last().is_some_and(|inputs| *inputs > 0 && inputs % 64 == 0) && size > 0;
-    if !fits || !is_half_width(dtype_of) || format == WeightFormat::Dense {
+/// Rows in the order in which products with packed weights read them. Input and output: `[rows, inputs]` of a dtype of 16 bits, `inputs` a multiple of
+/// 64. One program for any number of rows. `None` for other shapes and formats.
+pub fn lane_order_plan([rows, inputs]: [i32; 2], dtype_of: Dtype, format: WeightFormat) -> Option<Plan> {
+    let size = rows.checked_mul(inputs)?;
+    if rows < 1 || inputs < 1 || inputs % 64 != 0 {
+        return None;
+    }
+    if !is_half_width(dtype_of) || format == WeightFormat::Dense {
         return None;
     }
     Some(Plan {
         kernel: &LANE_ORDER,
-        constants: vec![int("BITS", format.bits()), int("SIZE", size), int("NT", LANE_ORDER_THREADS)],
+        constants: vec![int("BITS", format.bits()), int("NT", LANE_ORDER_THREADS)],
         groups: [(size / 8 - 1) / LANE_ORDER_THREADS + 1, 1, 1],
         threads: LANE_ORDER_THREADS,
-        outputs: vec![(shape.to_vec(), dtype_of)],
+        outputs: vec![(vec![rows, inputs], dtype_of)],
     })
 }
 
@@ -123,7 +125,7 @@ pub fn grouped_product(
     let Some(plan) = dialect.and_then(|dialect| product.plan(dialect, MatrixUnit::of_device())) else {
         return Ok(None);
     };
-    let made = match lane_order_plan(x.shape(), dtype, format) {
+    let made = match lane_order_plan([rows, inputs], dtype, format) {
         Some(ordered) => match ordered.call(&[x])?.pop() {
             Some(x) => plan.call(&[&x, w, scales, biases, order, starts])?.pop(),
             None => None,
