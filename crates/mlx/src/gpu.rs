@@ -29,6 +29,7 @@ mod route;
 mod source;
 mod step_graph;
 mod take;
+mod tiled;
 mod unpack;
 mod weight_format;
 

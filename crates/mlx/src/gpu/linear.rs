@@ -58,7 +58,7 @@ const GROUPS_WANTED: i32 = 128;
 /// Groups that keep a large GPU busy where a group stages its rows: two or three fit a multiprocessor.
 const STAGED_GROUPS_WANTED: i32 = 304;
 /// The most where warpgroups multiply: one for each of an H200's multiprocessors.
-const WIDE_GROUPS_WANTED: i32 = 132;
+pub(super) const WIDE_GROUPS_WANTED: i32 = 132;
 /// Simd groups of a group that put its rows into shared memory.
 const PRODUCERS: i32 = 4;
 
@@ -77,7 +77,7 @@ pub(super) const SHARED_MAX: i32 = 7 << 15;
 const DENSE_STAGES_MAX: i32 = 7;
 
 impl FewRows {
-    /// The most rows of a product.
+    /// The most rows of a product, whatever the weights: with packed ones of 4 bits there may be more.
     pub fn most(unit: MatrixUnit) -> i32 {
         match unit {
             MatrixUnit::SimdGroup => ROWS_MAX,
@@ -85,7 +85,7 @@ impl FewRows {
         }
     }
 
-    /// Inputs: `x` `[rows, inputs]`, weights, scales and biases (any arrays for dense weights), and the bias of each output
+    /// Inputs: `x` `[rows, inputs]`, or what [`Self::row_tiles`] makes of it if there is such a plan; weights, scales and biases (any arrays for dense weights), and the bias of each output
     /// `[outputs]`, floats (any without). The first plan's output is `[1, rows, outputs]` of `x`'s dtype, or `[splits, rows,
     /// outputs]` f32, which a second plan adds up. Nothing but the number of rows is compiled in, in few classes. `None` for
     /// sizes and dtypes without a kernel, and but for CUDA.
@@ -94,7 +94,7 @@ impl FewRows {
             || self.outputs < 1
             || dialect != Dialect::Cuda
             || !is_half_width(self.dtype)
-            || !(1..=Self::most(self.unit)).contains(&self.rows)
+            || !(self.has_tiles() || (1..=Self::most(self.unit)).contains(&self.rows))
         {
             return None;
         }
@@ -104,6 +104,7 @@ impl FewRows {
             (MatrixUnit::Warpgroup, WeightFormat::Dense) => self.dense(),
             (MatrixUnit::SimdGroup, WeightFormat::Dense) if self.is_even() => self.staged(),
             (MatrixUnit::SimdGroup, WeightFormat::Dense) => self.narrow(),
+            (MatrixUnit::Warpgroup, _) if self.has_tiles() => self.tiled(),
             (MatrixUnit::Warpgroup, _) => self.wide(),
             (MatrixUnit::SimdGroup, WeightFormat::Four { group: 64 }) if self.is_even() => self.staged(),
             (MatrixUnit::SimdGroup, _) => self.narrow(),
@@ -129,7 +130,7 @@ impl FewRows {
     }
 
     /// Parts of a product: so many, or one where the kernels that add parts up do not read such rows.
-    fn splits(&self, wanted: i32) -> i32 {
+    pub(super) fn splits(&self, wanted: i32) -> i32 {
         if self.outputs % 8 == 0 { wanted.max(1) } else { 1 }
     }
 
@@ -262,14 +263,14 @@ pub(super) fn whole(inputs: i32) -> TemplateArg<'static> {
 }
 
 /// A plan whose output is not decided.
-struct Unfinished {
-    kernel: &'static super::Kernel,
-    format: WeightFormat,
-    whole: TemplateArg<'static>,
-    even: TemplateArg<'static>,
-    constants: Vec<(&'static str, i32)>,
-    groups: [i32; 3],
-    simds: i32,
+pub(super) struct Unfinished {
+    pub(super) kernel: &'static super::Kernel,
+    pub(super) format: WeightFormat,
+    pub(super) whole: TemplateArg<'static>,
+    pub(super) even: TemplateArg<'static>,
+    pub(super) constants: Vec<(&'static str, i32)>,
+    pub(super) groups: [i32; 3],
+    pub(super) simds: i32,
 }
 
 impl Unfinished {
@@ -301,7 +302,10 @@ pub fn few_rows(x: &Array, weight: FewRowsWeight<'_>, bias: Option<&Array>) -> R
     let product = FewRows { dtype, format, rows, inputs, outputs, has_bias, unit };
     let plans = dialect.and_then(|dialect| product.plans(dialect));
     let Some(plans) = plans else { return Ok(None) };
-    let flat = x.reshape(&[rows, inputs])?;
+    let mut flat = x.reshape(&[rows, inputs])?;
+    if let Some(tiles) = product.row_tiles() {
+        flat = tiles.call(&[&flat])?.pop().ok_or_else(|| Error::new("tiles of rows"))?;
+    }
     let mut product: Option<Array> = None;
     for plan in &plans {
         let made = match &product {

@@ -458,6 +458,44 @@ template <typename T, int MT> struct gk_warpgroup {
     });
   }
 };
+// A phase ends when all its bytes are there: at once, or when a thread waits for it.
+struct alignas(8) gk_arrival { int begun, ended; };
+struct emu_phase { gk_arrival* arrival; int left; std::vector<std::function<void()>> copies; };
+inline std::vector<emu_phase> emu_phases;  // those that have not ended, in the order in which they began
+inline void gk_no_arrivals(gk_arrival* arrivals, int count) {
+  memset(arrivals, 0, count * sizeof *arrivals);
+  emu_phases.clear();
+}
+inline void emu_end(emu_phase& phase) {
+  for (auto& copy : phase.copies) copy();
+  ++phase.arrival->ended;
+  emu_phases.erase(emu_phases.begin() + (&phase - emu_phases.data()));
+}
+inline void gk_expect(gk_arrival* arrival, int bytes) {
+  for (auto& phase : emu_phases)
+    if (phase.arrival == arrival) emu::fail("a phase that begins before the one in front of it has ended");
+  ++arrival->begun;
+  emu_phases.push_back({arrival, bytes, {}});
+}
+inline void gk_fetch(void* to, const void* from, int bytes, gk_arrival* arrival) {
+  if ((uintptr_t)to % 16 || (uintptr_t)from % 16 || bytes % 16) emu::fail("a misaligned copy");
+  for (auto& phase : emu_phases) {
+    if (phase.arrival != arrival) continue;
+    if (phase.left < bytes) break;
+    phase.left -= bytes;
+    phase.copies.push_back([=] { memcpy(to, from, bytes); });
+    if (phase.left == 0 && !emu::late) emu_end(phase);
+    return;
+  }
+  emu::fail("a copy that no phase expects");
+}
+inline void gk_fetched(gk_arrival* arrival, int number) {
+  emu::wait_for(&arrival->begun, number + 1);
+  for (auto& phase : emu_phases)
+    if (phase.arrival == arrival && phase.left == 0) { emu_end(phase); break; }
+  emu::wait_for(&arrival->ended, number + 1);
+}
+inline bool gk_is_last(unsigned* counter, int of) { return ++*counter % of == 0; }
 template <int MT> void gk_settled(float (&)[MT][4]) {}
 inline void gk_before_wait(float) {}
 template <int THREADS> void gk_join(int barrier) { emu::join(barrier, THREADS); }

@@ -6,6 +6,7 @@ use mlx::gpu::{Dialect, FewRows, MatrixUnit, Plan, WeightFormat};
 use MatrixUnit::{SimdGroup, Warpgroup};
 
 use crate::emulator::{Numbers, Program, Tensor, error, tolerance};
+use crate::tiled::in_tiles;
 
 struct Case {
     product: FewRows,
@@ -39,6 +40,7 @@ fn case_of(dtype: Dtype, unit: MatrixUnit, format: WeightFormat, sizes: [i32; 3]
         .collect();
     let product = FewRows { dtype, format, rows, inputs, outputs, has_bias: false, unit };
     let unread = numbers.tensor(dtype, &[1]);
+    let x = if product.row_tiles().is_some() { in_tiles(&x) } else { x };
     let inputs = [vec![x], weights, vec![unread]].concat();
     Case { product, plans: product.plans(Dialect::Cuda).unwrap(), inputs, expected }
 }
@@ -200,7 +202,7 @@ fn cases(kernel: &str) -> Vec<Case> {
         biased(case(Warpgroup, WeightFormat::Dense, 4, 64, 5)),
         biased(case(Warpgroup, WeightFormat::Eight { group: 64 }, 40, 1536, 60)),
         biased(case(Warpgroup, WeightFormat::Dense, 37, 1088, 133)),
-        case(Warpgroup, WeightFormat::Four { group: 64 }, 83, 768, 160),
+        case(Warpgroup, WeightFormat::Four { group: 64 }, 83, 1536, 160),
         case(Warpgroup, WeightFormat::Four { group: 32 }, 150, 704, 96),
         case(Warpgroup, WeightFormat::Eight { group: 64 }, 129, 512, 133),
         case(Warpgroup, WeightFormat::MxFp4, 110, 576, 160),
@@ -213,6 +215,9 @@ fn cases(kernel: &str) -> Vec<Case> {
         case(Warpgroup, WeightFormat::Dense, 42, 576, 133),
         case(Warpgroup, WeightFormat::Dense, 74, 576, 256),
         case(Warpgroup, WeightFormat::Dense, 139, 576, 133),
+        biased(case(Warpgroup, WeightFormat::Four { group: 128 }, 74, 1024, 200)),
+        f16_case(Warpgroup, WeightFormat::Four { group: 32 }, 121, 320, 70),
+        case(Warpgroup, WeightFormat::Four { group: 64 }, 256, 256, 133),
     ];
     all.into_iter().filter(|case| case.plans[0].kernel.name == kernel).collect()
 }
@@ -264,6 +269,11 @@ fn wide_products_equal_their_reference() {
 }
 
 #[test]
+fn tiled_products_equal_their_reference() {
+    check("wmm_tiled");
+}
+
+#[test]
 fn dense_products_equal_their_reference() {
     check("wmm_dense");
 }
@@ -307,10 +317,26 @@ fn broken_products_are_noticed() {
         ("wmm_wide", 4, "t < 2 ? v : w", "v"),
         ("wmm_wide", 2, "2 * (i & 1) + j", "(i & 1) + 2 * j"),
         ("wmm_wide", 0, "(a & 1) + i * 2) ^ (m & 7)", "(a & 1) + i) ^ (m & 7)"),
-        ("wmm_wide", 14, "M0 + m < M && step", "m < M && step"),
-        ("wmm_wide", 14, "m = M0 + c * 8", "m = c * 8"),
-        ("wmm_wide", 15, "(gk_long)(M0 + m) * K", "(gk_long)m * K"),
-        ("wmm_wide", 18, "MT % PRODUCERS == 0 || p < MT * 32", "p < MT / PRODUCERS * NP"),
+        ("wmm_wide", 13, "M0 + m < M && step", "m < M && step"),
+        ("wmm_wide", 13, "m = M0 + c * 8", "m = c * 8"),
+        ("wmm_wide", 13, "(gk_long)(M0 + m) * K", "(gk_long)m * K"),
+        ("wmm_wide", 14, "MT % PRODUCERS == 0 || p < MT * 32", "p < MT / PRODUCERS * NP"),
+        ("wmm_tiled", 0, "if (p == 0) gk_fetched(there + step % ST, step / ST);", ""),
+        ("wmm_tiled", 0, "gk_is_last(readers + step % ST, 4 * WN)", "GK_SIMD == 0"),
+        ("wmm_tiled", 0, "fetch(step + ST)", "fetch(step + 1)"),
+        ("wmm_tiled", 0, "gk_warpgroup_wait<3>();", ""),
+        ("wmm_tiled", 0, "gk_warpgroup_wait<0>();", ""),
+        ("wmm_tiled", 0, "t * GROUPS / 4 == i", "i == 0"),
+        ("wmm_tiled", 0, "q[half][1], p / 2", "q[half][0], p / 2"),
+        ("wmm_tiled", 0, "8 * (p & 1) + 4 * e", "4 * (p & 1) + 8 * e"),
+        ("wmm_tiled", 1, "half * 128 + t * 32 < K", "half * 128 < K"),
+        ("wmm_tiled", 1, "now.pair(half * GROUPS + i)", "now.pair(i)"),
+        ("wmm_tiled", 1, "n0 + (g & ~1) + i * 8", "n0 + g + i * 8"),
+        ("wmm_tiled", 2, "Codes::floats(c1)", "Codes::floats(c0)"),
+        ("wmm_tiled", 4, "BIASED && GK_GROUP_Y == 0", "BIASED"),
+        ("wmm_tiled", 6, "* M + M0) * 64", "* M) * 64"),
+        ("wmm_tiled", 6, "const int m = M0 + c * 8", "const int m = c * 8"),
+        ("wmm_tiled", 6, "n0 + row < N ? n0 + row : N - 1", "n0 + row"),
         ("wmm_dense", 2, "gk_join<ALL>(free(step));", ""),
         ("wmm_dense", 9, "gk_wait<LAG>();", ""),
         ("wmm_dense", 2, "gk_join<ALL>(full(step));", ""),
@@ -321,7 +347,7 @@ fn broken_products_are_noticed() {
         ("wmm_dense", 12, "const int m = M0 + first + i * EACH", "const int m = first + i * EACH"),
         ("wmm_dense", 12, "const int m = M0 + c * 8", "const int m = c * 8"),
     ];
-    for kernel in ["wmm", "wmm_flow", "wmm_staged", "wmm_wide", "wmm_dense"] {
+    for kernel in ["wmm", "wmm_flow", "wmm_staged", "wmm_wide", "wmm_tiled", "wmm_dense"] {
         let (cases, breaks) = (cases(kernel), breaks.iter().filter(|one| one.0 == kernel));
         let plan = |one: &&(&str, usize, &'static str, &'static str)| {
             (cases[one.1].plans[0].clone(), types(&cases[one.1]), Some((one.2, one.3)))

@@ -24,4 +24,5 @@ mod rotary;
 mod route;
 mod take;
 mod text;
+mod tiled;
 mod unpack;

@@ -34,6 +34,7 @@ GK_PRODUCT(8, "64", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%
 GK_PRODUCT(10, "80", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39", "%40,%41,%42,%43", "%44", "%45", "%46", GK_C16(0), GK_C16(4), GK_C4(8), GK_C4(9))
 GK_PRODUCT(12, "96", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47", "%48,%49,%50,%51", "%52", "%53", "%54", GK_C16(0), GK_C16(4), GK_C16(8))
 GK_PRODUCT(16, "128", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63", "%64,%65,%66,%67", "%68", "%69", "%70", GK_C16(0), GK_C16(4), GK_C16(8), GK_C16(12))
+GK_PRODUCT(24, "192", "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63,%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95", "%96,%97,%98,%99", "%100", "%101", "%102", GK_C16(0), GK_C16(4), GK_C16(8), GK_C16(12), GK_C16(16), GK_C16(20))
 #undef GK_PRODUCT_OF
 #define GK_PRODUCT_OF(T, NAME, MT, N, C, ROWS, TILES, ...) \
   GK_FN void gk_warpgroup_product(const T*, float (&c)[MT][4], gk_ulong rows, gk_ulong tiles) { \
@@ -67,6 +68,32 @@ GK_FN void gk_warpgroup_commit() { asm volatile("wgmma.commit_group.sync.aligned
 template <int N> GK_FN void gk_warpgroup_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory"); }
 // What this thread has written to shared memory is there for products that begin behind the next barrier.
 GK_FN void gk_shared_written() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// Copies by the memory system to shared memory, of which a thread begins one and others wait for it. An arrival counts the bytes
+// of its phase, and the phases: wait for phase 0, 1, 2, .. in turn.
+typedef gk_ulong gk_arrival;
+// By one thread, before a barrier that all that use them pass.
+GK_FN void gk_no_arrivals(gk_arrival* arrivals, int count) {
+  for (int i = 0; i < count; ++i) asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"((gk_uint)__cvta_generic_to_shared(arrivals + i)) : "memory");
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+// What the copies of a phase have together; they begin behind it. A multiple of 16 each, as addresses are.
+GK_FN void gk_expect(gk_arrival* arrival, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"((gk_uint)__cvta_generic_to_shared(arrival)), "r"(bytes) : "memory");
+}
+GK_FN void gk_fetch(void* to, const void* from, int bytes, gk_arrival* arrival) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+      :: "r"((gk_uint)__cvta_generic_to_shared(to)), "l"(from), "r"(bytes), "r"((gk_uint)__cvta_generic_to_shared(arrival)) : "memory");
+}
+GK_FN void gk_fetched(gk_arrival* arrival, int phase) {
+  asm volatile("{ .reg .pred p;\nAGAIN: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra DONE;\nbra AGAIN;\nDONE: }"
+      :: "r"((gk_uint)__cvta_generic_to_shared(arrival)), "r"(phase & 1) : "memory");
+}
+// Counts in shared memory. Whether this thread is the last of so many: what the others did before they counted is done.
+GK_FN bool gk_is_last(gk_uint* counter, int of) {
+  gk_uint before;
+  asm volatile("atom.acq_rel.cta.shared::cta.add.u32 %0, [%1], 1;" : "=r"(before) : "r"((gk_uint)__cvta_generic_to_shared(counter)) : "memory");
+  return (before + 1) % of == 0;
+}
 // Keeps a compiler from waiting for products before a sum of weights is there: it ends a basic block.
 GK_FN void gk_before_wait(float sum) {
   if (sum < 0) { asm volatile("nanosleep.u32 20;"); asm volatile("trap;"); }
