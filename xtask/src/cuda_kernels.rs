@@ -18,8 +18,8 @@ const HOPPER: &str = "sm_90a";
 /// Ampere and Blackwell.
 const OTHERS: [&str; 2] = ["sm_80", "sm_120a"];
 /// Kernels with warpgroups' instructions, which Hopper alone has.
-const OF_HOPPER: [&str; 5] =
-    ["attn_chunk_wide", "wmm_dense", "wmm_grouped", "wmm_grouped_packed", "wmm_wide"];
+const OF_HOPPER: [&str; 6] =
+    ["attn_chunk_wide", "wmm_dense", "wmm_grouped", "wmm_grouped_packed", "wmm_tiled", "wmm_wide"];
 
 /// Gets the wheels, if they are not there, and compiles every text.
 pub fn run(arguments: &[String]) -> Result<(), String> {
