@@ -36,30 +36,39 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     }
 }
 
-/// What runs first. The rest follows from it.
+/// What runs first, in the order of the steps. The rest follows from it.
 fn roots(chosen: &[&'static Step], scale: Scale) -> Result<Vec<Job>, String> {
-    let (mut with_tests, mut with_server, mut alone) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut with_tests, mut with_server) = (Vec::new(), Vec::new());
     for step in chosen {
         match step.start {
             Start::WithTests(jobs) => with_tests.push(jobs),
             Start::WithServer(jobs) => with_server.push(jobs),
-            Start::Alone(jobs) => alone.extend(jobs(scale)?),
+            Start::Alone(_) => (),
         }
     }
     let mut roots = Vec::new();
-    if !with_tests.is_empty() {
-        roots.push(build()?.then(move |built| {
-            let programs = Program::of(built)?;
-            collected(with_tests.iter().map(|jobs| jobs(&programs, scale)))
-        }));
+    for step in chosen {
+        match step.start {
+            Start::WithTests(_) if with_tests.is_empty() => (),
+            Start::WithTests(_) => {
+                let steps = std::mem::take(&mut with_tests);
+                roots.push(build()?.then(move |built| {
+                    let programs = Program::of(built)?;
+                    collected(steps.iter().map(|jobs| jobs(&programs, scale)))
+                }));
+            }
+            Start::WithServer(_) if with_server.is_empty() => (),
+            Start::WithServer(_) => {
+                let steps = std::mem::take(&mut with_server);
+                let server = Job::cargo("server", own(&["dist", "--only", "archive"])?);
+                roots.push(server.then(move |_| {
+                    let server = published_server()?;
+                    collected(steps.iter().map(|jobs| jobs(&server, scale)))
+                }));
+            }
+            Start::Alone(jobs) => roots.extend(jobs(scale)?),
+        }
     }
-    if !with_server.is_empty() {
-        roots.push(Job::cargo("server", own(&["dist", "--only", "archive"])?).then(move |_| {
-            let server = published_server()?;
-            collected(with_server.iter().map(|jobs| jobs(&server, scale)))
-        }));
-    }
-    roots.extend(alone);
     Ok(roots.into_iter().map(|job| job.limited(LIMIT)).collect())
 }
 

@@ -28,14 +28,14 @@ pub enum Start {
     Alone(fn(Scale) -> Result<Vec<Job>, String>),
 }
 
-/// What takes longest comes first.
+/// What takes longest comes first, and before it what is built in a minute and runs for long: cargo builds one thing at a time.
 pub const STEPS: &[Step] = &[
+    Step { name: "worlds", start: Start::Alone(worlds) },
     Step { name: "mutations", start: Start::WithTests(mutations) },
     Step { name: "second-seed", start: Start::WithTests(second_seed) },
     Step { name: "clients", start: Start::WithServer(clients) },
     Step { name: "soak", start: Start::WithServer(soak) },
     Step { name: "packages", start: Start::WithServer(packages) },
-    Step { name: "worlds", start: Start::Alone(worlds) },
     Step { name: "parity", start: Start::Alone(parity) },
     Step { name: "fuzz", start: Start::Alone(fuzz) },
     Step { name: "macos", start: Start::Alone(macos) },
