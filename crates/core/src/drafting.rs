@@ -56,7 +56,7 @@ pub struct DraftOffer {
 }
 
 /// What draft tokens cost before they can be verified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum DraftWork {
     /// Nothing: they are known.
     #[default]

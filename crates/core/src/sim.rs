@@ -8,6 +8,7 @@
 mod clients;
 mod cost;
 mod device;
+mod drafts;
 mod machine;
 mod report;
 mod scenario;
@@ -19,6 +20,7 @@ mod world;
 
 pub use crate::random::Rng;
 pub use cost::{Cost, Price};
+pub use drafts::MeasuredDrafts;
 pub use machine::Machine;
 pub use report::{Quantiles, Report};
 pub use scenario::{Arrival, Audits, Faults, Interference, Overlap, Scenario, SpanKind, Tier};

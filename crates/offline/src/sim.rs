@@ -1,7 +1,8 @@
 //! Simulation: the scheduler with an engine's settings, on a machine that is only a cost model.
 
 pub use omnibus_core::CostModel;
-pub use omnibus_core::sim::{Arrival, Machine, Quantiles, Report, Workload};
+pub use omnibus_core::DraftWork;
+pub use omnibus_core::sim::{Arrival, Machine, MeasuredDrafts, Quantiles, Report, Workload};
 use omnibus_core::sim::{Audits, Faults, Overlap, Scenario, Tier, run};
 use omnibus_core::{CacheGroup, Settings as CoreSettings, SwapSettings};
 use omnibus_engine::{AsyncScheduling, Settings};
@@ -10,8 +11,13 @@ use omnibus_kv::CacheKind;
 /// Tokens that keys and values have room for, in all sequences together.
 const MEMORY_TOKENS: usize = 1 << 18;
 
-/// Simulates these requests, ordered by time, and reports the result.
-pub fn simulate(settings: &Settings, machine: &Machine, arrivals: &[Arrival]) -> Report {
+/// Simulates these requests, ordered by time, and reports the result. Without `drafts` there are no draft tokens.
+pub fn simulate(
+    settings: &Settings,
+    machine: &Machine,
+    arrivals: &[Arrival],
+    drafts: Option<MeasuredDrafts>,
+) -> Report {
     let blocks = (MEMORY_TOKENS / settings.block_size).max(1);
     let overlap = match settings.async_scheduling {
         AsyncScheduling::On => Overlap::On,
@@ -38,6 +44,7 @@ pub fn simulate(settings: &Settings, machine: &Machine, arrivals: &[Arrival]) ->
         settings,
         arrivals: arrivals.to_vec(),
         machine: machine.clone(),
+        drafts,
         faults: Faults::default(),
         overlap,
         tier: Tier::default(),

@@ -74,7 +74,7 @@ pub fn simulate(config: &Config) -> Result<Vec<Simulation>, Error> {
     let arrivals = arrivals(&config.bench, &config.sim)?;
     let run_schedule = |(name, schedule): &(&'static str, Schedule)| {
         let settings = omnibus_engine::Settings { schedule: *schedule, ..config.engine.clone() };
-        Simulation::of(name, &sim::simulate(&settings, &machine, &arrivals))
+        Simulation::of(name, &sim::simulate(&settings, &machine, &arrivals, None))
     };
     Ok(SCHEDULES.iter().map(run_schedule).collect())
 }

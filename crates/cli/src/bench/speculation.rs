@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use omnibus_engine::{
-    DRAFT_POSITIONS, DraftPosition, DraftSource, Handle, Input, Request, Settings, Speculation, Stats,
-};
+mod draft_stats;
+mod prediction;
+
+use omnibus_engine::{DraftSource, Handle, Input, Request, Settings, Speculation, Usage};
 use serde::Serialize;
 
 use super::round;
@@ -15,6 +16,8 @@ use crate::completion_output;
 use crate::error::Error;
 use crate::settings::{Config, SpeculationBenchSettings};
 use crate::{log, model, output, prompt_file};
+use draft_stats::DraftStats;
+use prediction::Prediction;
 
 /// The results, as `--json` prints them.
 #[derive(Debug, Serialize)]
@@ -42,6 +45,9 @@ pub struct StreamsCase {
     pub tokens_per_s: f64,
     /// Tokens that a decode step gives a sequence, the sampled one included.
     pub tokens_per_step: f64,
+    /// What the simulator makes of `tokens_per_s / plain_tokens_per_s`, by the cost model that the engine has learned and by how many
+    /// draft tokens were accepted. Absent where none was.
+    pub predicted_ratio: Option<f64>,
     /// Of the draft tokens at each position, the share that was accepted where those before it were.
     pub acceptance: Vec<f64>,
 }
@@ -51,15 +57,8 @@ struct Round {
     seconds: f64,
     tokens: usize,
     texts: Vec<String>,
+    usages: Vec<Usage>,
     stats: DraftStats,
-}
-
-/// Counters of draft tokens.
-#[derive(Debug, Clone, Copy, Default)]
-struct DraftStats {
-    generated: u64,
-    accepted: u64,
-    positions: [DraftPosition; DRAFT_POSITIONS],
 }
 
 /// Runs the benchmark, with a line on stderr after each case.
@@ -96,7 +95,8 @@ pub fn run(config: &Config) -> Result<SpeculationBench, Error> {
             }
         }
         if let (Some(plain), Some(drafted)) = (best.get(&false), best.get(&true)) {
-            let case = StreamsCase::of(*streams, plain, drafted);
+            let prediction = Prediction { config, cost: &handle.stats().cost_model, streams: *streams };
+            let case = StreamsCase::of(prediction, plain, drafted);
             output::note(case.row());
             cases.push(case);
         }
@@ -154,54 +154,19 @@ async fn measure(handle: &Handle, requests: Vec<Request>, streams: usize) -> Res
     let round = round::run(handle, requests, streams).await?;
     let stats = DraftStats::of(&handle.stats()).since(&before);
     let (seconds, tokens) = (round.seconds, round.tokens());
-    Ok(Round { seconds, tokens, texts: round.answers.into_iter().map(|answer| answer.text).collect(), stats })
-}
-
-impl DraftStats {
-    fn of(stats: &Stats) -> Self {
-        let scheduler = &stats.scheduler;
-        Self {
-            generated: scheduler.generated_tokens_total,
-            accepted: scheduler.accepted_draft_tokens_total,
-            positions: scheduler.draft_positions,
-        }
-    }
-
-    fn since(self, before: &Self) -> Self {
-        let mut positions = self.positions;
-        for (now, before) in positions.iter_mut().zip(&before.positions) {
-            now.verified -= before.verified;
-            now.accepted -= before.accepted;
-        }
-        Self {
-            generated: self.generated - before.generated,
-            accepted: self.accepted - before.accepted,
-            positions,
-        }
-    }
-
-    /// Of the draft tokens at each position, the share that was accepted where those before it were. The last position counts
-    /// all later ones, too, so it has no share.
-    fn acceptance(&self) -> Vec<f64> {
-        let mut before = None;
-        let shares = self.positions.iter().map(|position| {
-            let reached = before.map_or(position.verified, |accepted: u64| accepted.min(position.verified));
-            before = Some(position.accepted);
-            position.accepted as f64 / reached.max(1) as f64
-        });
-        let measured = self.positions.iter().take_while(|position| position.verified > 0).count();
-        shares.take(measured.min(DRAFT_POSITIONS - 1)).collect()
-    }
+    let usages = round.answers.iter().map(|answer| answer.usage).collect();
+    let texts = round.answers.into_iter().map(|answer| answer.text).collect();
+    Ok(Round { seconds, tokens, texts, usages, stats })
 }
 
 impl StreamsCase {
-    fn of(streams: usize, plain: &Round, drafted: &Round) -> Self {
-        let steps = drafted.stats.generated.saturating_sub(drafted.stats.accepted).max(1);
+    fn of(prediction: Prediction<'_>, plain: &Round, drafted: &Round) -> Self {
         Self {
-            streams,
+            streams: prediction.streams,
             plain_tokens_per_s: plain.tokens as f64 / plain.seconds,
             tokens_per_s: drafted.tokens as f64 / drafted.seconds,
-            tokens_per_step: drafted.stats.generated as f64 / steps as f64,
+            tokens_per_step: drafted.stats.tokens_per_step(),
+            predicted_ratio: prediction.ratio(&drafted.usages, &drafted.stats),
             acceptance: drafted.stats.acceptance(),
         }
     }
@@ -210,11 +175,12 @@ impl StreamsCase {
         let acceptance: Vec<String> =
             self.acceptance.iter().map(|share| format!("{:.0}", 100.0 * share)).collect();
         format!(
-            "{:>7} {:>12.1} {:>12.1} {:>7.2}x {:>12.2}  {}",
+            "{:>7} {:>12.1} {:>12.1} {:>7.2}x {:>10} {:>12.2}  {}",
             self.streams,
             self.plain_tokens_per_s,
             self.tokens_per_s,
             self.tokens_per_s / self.plain_tokens_per_s,
+            self.predicted_ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}x")),
             self.tokens_per_step,
             acceptance.join(" "),
         )
@@ -227,8 +193,8 @@ impl SpeculationBench {
         let mut lines = vec![
             format!("{}, draft tokens: {}, {} prompts", self.model, self.drafts, self.prompts),
             format!(
-                "{:>7} {:>12} {:>12} {:>8} {:>12}  % accepted by position",
-                "streams", "off, tok/s", "on, tok/s", "ratio", "tokens/step"
+                "{:>7} {:>12} {:>12} {:>8} {:>10} {:>12}  % accepted by position",
+                "streams", "off, tok/s", "on, tok/s", "ratio", "simulated", "tokens/step"
             ),
         ];
         lines.extend(self.cases.iter().map(StreamsCase::row));
@@ -237,21 +203,5 @@ impl SpeculationBench {
             count => format!("{count} answers differ"),
         });
         lines.join("\n")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn acceptance_counts_those_whose_predecessors_were_accepted() {
-        let position = |verified, accepted| DraftPosition { verified, accepted };
-        let mut stats = DraftStats::default();
-        stats.positions[..3].copy_from_slice(&[position(100, 80), position(90, 40), position(50, 10)]);
-        assert_eq!(stats.acceptance(), [0.8, 0.5, 0.25]);
-        stats.positions = [position(100, 100); DRAFT_POSITIONS];
-        stats.positions[DRAFT_POSITIONS - 1] = position(300, 290);
-        assert_eq!(stats.acceptance(), [1.0; DRAFT_POSITIONS - 1]);
     }
 }

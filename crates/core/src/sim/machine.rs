@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Cost;
-use crate::cost::{CostModel, StepLoad};
+use crate::cost::{CostModel, DraftLoad, StepLoad};
 use crate::plan::Plan;
 use crate::request::Tick;
 
@@ -43,6 +43,14 @@ impl Machine {
                 let prefilling = seconds(prefill, prompts as f64, load.prefill_tokens);
                 (((decoding + prefilling) * 1e6) as Tick).max(1)
             }
+        }
+    }
+
+    /// Microseconds of the draft model, which nothing but a learned model knows.
+    pub(super) fn of_drafts(&self, load: DraftLoad) -> Tick {
+        match self {
+            Self::Learned(model) => model.drafts.predict(load) as Tick,
+            Self::Priced(_) | Self::Rows { .. } | Self::Curves { .. } => 0,
         }
     }
 

@@ -3,7 +3,7 @@
 use omnibus_kv::CacheKind;
 use serde::{Deserialize, Serialize};
 
-use super::{Cost, Machine, Price, Rng};
+use super::{Cost, Machine, MeasuredDrafts, Price, Rng};
 use crate::drafting::DraftPolicy;
 use crate::random::mix;
 use crate::request::{Class, Tick};
@@ -21,6 +21,9 @@ pub struct Scenario {
     pub arrivals: Vec<Arrival>,
     /// How long steps take.
     pub machine: Machine,
+    /// Draft tokens in place of those of the arrivals, if they were measured.
+    #[serde(default)]
+    pub drafts: Option<MeasuredDrafts>,
     /// Faults.
     pub faults: Faults,
     /// Whether a step is launched before the last one is read.
@@ -192,7 +195,7 @@ impl Scenario {
         let tier = adversarial_tier(&mut rng);
         settings.swap = adversarial_swap(&mut rng, &mut settings, &tier);
         let audits = Audits::EveryStep;
-        Self { settings, arrivals, machine, faults, overlap, tier, audits, seed: rng.draw() }
+        Self { settings, arrivals, machine, drafts: None, faults, overlap, tier, audits, seed: rng.draw() }
     }
 
     /// A well-behaved world: so many requests, on average `gap` apart, a third of them in conversations with one of
@@ -226,6 +229,7 @@ impl Scenario {
             settings,
             arrivals,
             machine,
+            drafts: None,
             faults,
             overlap,
             tier: Tier::default(),

@@ -352,7 +352,7 @@ impl<'a> World<'a> {
         let begins = self.now.max(self.device.free_at());
         let alone = self.scenario.machine.of(plan);
         let took = self.scenario.faults.interference.of(alone, begins, &mut self.rng);
-        let done = begins + took;
+        let done = begins + took + self.draft(plan);
         let oldest = self.oldest();
         self.starvation.launch(oldest);
         let spans = plan.scheduled.iter().filter(|scheduled| self.is_span(scheduled)).count();
@@ -370,7 +370,11 @@ impl<'a> World<'a> {
         if self.rng.one_in(self.scenario.faults.row_one_in) {
             return RowResult::Bad;
         }
-        let drawn = if scheduled.samples > 1 { self.rng.within(1..=scheduled.samples) } else { 1 };
+        let drawn = match &self.scenario.drafts {
+            Some(drafts) => 1 + drafts.accept(scheduled.draft_tokens(), &mut self.rng),
+            None if scheduled.samples > 1 => self.rng.within(1..=scheduled.samples),
+            None => 1,
+        };
         let script = &self.scripts[self.clients.script(scheduled.sequence)];
         let first = scheduled.positions.end - scheduled.draft_tokens();
         let stop = (first..first + drawn).position(|position| script.stop(position) == Stop::Yes);

@@ -87,6 +87,7 @@ fn play(profile: &Profile, schedule: Schedule, tpot: Option<Tick>, arrivals: Vec
         settings,
         arrivals,
         machine: profile.machine.clone(),
+        drafts: None,
         faults: Faults { interference: profile.interference.clone(), ..Faults::default() },
         overlap: profile.overlap,
         tier: Tier::default(),

@@ -9,6 +9,7 @@ mod cost;
 mod draft_tokens;
 mod forced_tokens;
 mod goals;
+mod measured_drafts;
 mod pace;
 mod plans;
 mod spans;

@@ -39,6 +39,7 @@ fn scenario(schedule: Schedule, targets: LatencyTargets, arrivals: Vec<Arrival>)
         settings,
         arrivals,
         machine,
+        drafts: None,
         faults,
         overlap,
         tier: Tier::default(),

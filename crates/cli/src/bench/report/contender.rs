@@ -63,7 +63,7 @@ mod tests {
     /// A load on a simulated server with these flags.
     fn simulated(workload: Workload, flags: &[&str]) -> Report {
         let arrivals = workload.arrivals(7, 64, 0.5);
-        sim::simulate(&settings(flags), &Machine::m5_max_70b(), &arrivals)
+        sim::simulate(&settings(flags), &Machine::m5_max_70b(), &arrivals, None)
     }
 
     fn without(name: &str) -> &'static [&'static str] {

@@ -4,13 +4,45 @@ use super::World;
 use crate::cost::DraftLoad;
 use crate::drafting::{DraftKind, DraftOffer, DraftPolicy, DraftWork};
 use crate::outcome::Stop;
+use crate::plan::Plan;
 use crate::random::mix;
-use crate::request::SequenceId;
+use crate::request::{SequenceId, Tick};
+use crate::sim::MeasuredDrafts;
 use crate::sim::clients::Excuses;
 
 impl World<'_> {
+    /// How long the draft model takes before a step.
+    pub(super) fn draft(&mut self, plan: &Plan) -> Tick {
+        let Some(drafts) = &self.scenario.drafts else { return 0 };
+        let load = drafts.load(plan);
+        let took = self.scenario.machine.of_drafts(load);
+        self.scheduler.learn_drafts(load, took);
+        took
+    }
+
     /// Proposers have draft tokens for some of the sequences that got tokens.
     pub(super) fn offer_drafts(&mut self, ids: &[SequenceId]) {
+        let scenario = self.scenario;
+        match &scenario.drafts {
+            Some(drafts) => self.offer_measured(drafts, ids),
+            None => self.offer_any(ids),
+        }
+        self.scheduler.audit();
+    }
+
+    fn offer_measured(&mut self, drafts: &MeasuredDrafts, ids: &[SequenceId]) {
+        let (live, rng) = (ids.iter().filter(|id| self.clients.is_live(**id)), &mut self.rng);
+        let offer = |id: &SequenceId| DraftOffer {
+            sequence: *id,
+            tokens: drafts.offer(rng),
+            kind: DraftKind::default(),
+            work: drafts.work,
+        };
+        let offers: Vec<DraftOffer> = live.map(offer).collect();
+        self.scheduler.offer_drafts(&offers);
+    }
+
+    fn offer_any(&mut self, ids: &[SequenceId]) {
         let offers: Vec<DraftOffer> = ids
             .iter()
             .filter(|id| self.clients.is_live(**id))
@@ -37,7 +69,6 @@ impl World<'_> {
             self.scheduler.learn_drafts(DraftLoad { rounds, rows: rounds }, 300 * rounds as u64);
         }
         self.scheduler.offer_drafts(&offers);
-        self.scheduler.audit();
     }
 
     /// The next tokens of a sequence follow without being sampled, up to its end or its limit.
