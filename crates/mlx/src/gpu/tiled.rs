@@ -5,14 +5,14 @@ use super::plan::{Plan, int};
 use super::source::{ROW_TILES, WMM_TILED};
 
 /// The fewest rows: below, making tiles costs more than they save.
-const ROWS_MIN: i32 = 65;
+const ROWS_MIN: i32 = 49;
 /// The most: beyond, unpacking the weights and MLX's product take as long.
 const ROWS_MAX: i32 = 384;
-/// Warpgroups of a group that share its rows. Measured on an H200, us of a product of 2,560 to 19,456 in 4 bits with 128 rows: 34.5
-/// with three, 39.5 with four.
+/// Warpgroups of a group that share its rows. Measured on an H200, us of a product of 2,560 to 19,456 in 4 bits with 128 rows: 31.4
+/// with three, and with 64 rows 24.9, 28.1 with four and 29.0 with two.
 const WARPGROUPS: i32 = 3;
 /// Tiles of 8 rows of a group: few classes, as each is compiled. A thread's sums of 24 tiles have 96 of its 168 registers.
-const ROW_TILES_OF_GROUP: [i32; 4] = [10, 12, 16, 24];
+const ROW_TILES_OF_GROUP: [i32; 5] = [8, 10, 12, 16, 24];
 /// Stages of a group's rows, 128 inputs each: more are no faster.
 const STAGES: i32 = 3;
 const THREADS: i32 = 256;
