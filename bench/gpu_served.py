@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A server on a GPU: how soon it is ready, its throughput beside `bench engine`'s, and a burst of prompts beside streams.
 
-    python3 bench/gpu_served.py OMNIBUS [--case PRESET:BITS …] [--streams 64] [--library FOLDER] [-- SERVE-FLAGS]
+    python3 bench/gpu_served.py OMNIBUS [--case PRESET:BITS …] [--streams 64] [--burst 16:8] [--library FOLDER]
+                                [-- SERVE-FLAGS]
 
 PRESET and BITS are those of `gpu.py`, whose requirements hold here, too. The model gets random weights and the embedded
 model's tokenizer. Clients are processes that read raw sockets, so that they cost little beside the server.
@@ -9,7 +10,7 @@ model's tokenizer. Clients are processes that read raw sockets, so that they cos
 Ready: seconds from the start of the process, the loading of the weights included, with no compiled kernels on disk and with
 those of the first start. Throughput: tokens a second of all streams in the second after the last first token, beside
 `bench engine` on the same weights and at the context that the streams had in the middle of that second.
-Burst: 16 prompts that arrive together while 8 streams decode, under `fair` and `fcfs`.
+Burst: so many prompts that arrive together while so many streams decode, under `fair` and `fcfs`.
 """
 
 import argparse
@@ -41,7 +42,7 @@ STEPS = 64
 # Seconds in which tokens are counted.
 COUNTED_S = 1.0
 CLIENTS = 8
-BURST, BURST_TOKENS, BESIDE = 16, 368, 8
+BURST_TOKENS = 368
 TEXT_TOKENS = range(300, 1900)
 
 
@@ -68,7 +69,7 @@ def read_streams(address, bodies, results):
     selector, times, rest = selectors.DefaultSelector(), [[] for _ in bodies], [b""] * len(bodies)
     for index, body in enumerate(bodies):
         data = json.dumps(body).encode()
-        head = f"POST /v1/completions HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n"
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: {address[0]}\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n"
         connection = socket.create_connection(address)
         connection.sendall(head.encode() + b"Connection: close\r\n\r\n" + data)
         selector.register(connection, selectors.EVENT_READ, index)
@@ -100,6 +101,8 @@ def stream_all(url, bodies, clients=CLIENTS):
         times = [one for _ in processes for one in results.get(timeout=300)]
         for process in processes:
             process.join()
+        if not all(times):
+            sys.exit(f"{sum(not one for one in times)} of {len(times)} streams had no text")
         return times
     return finish
 
@@ -138,15 +141,16 @@ def throughput(options, server, running):
     return best
 
 
-def burst(server, running):
+def burst(options, server, running):
     """Seconds to the last first token of the burst, and the 99th percentile of the other streams' gaps during it."""
+    prompts, streams = options.burst
     found = []
     for seed in range(3):
         rng = random.Random(seed)
-        beside = stream_all(running.url, [request(server, rng, 128, 2500) for _ in range(BESIDE)], 2)
+        beside = stream_all(running.url, [request(server, rng, 128, 2500) for _ in range(streams)], 2)
         time.sleep(0.7)
         sent = time.monotonic()
-        times = stream_all(running.url, [request(server, rng, BURST_TOKENS, 8) for _ in range(BURST)], 4)()
+        times = stream_all(running.url, [request(server, rng, BURST_TOKENS, 8) for _ in range(prompts)], 4)()
         last_first = max(one[0] for one in times)
         gaps = [after - before for one in beside() for before, after in zip(one, one[1:]) if sent < after < last_first + 0.1]
         if not gaps:
@@ -184,7 +188,7 @@ def measure(options, case, log):
             f"bench engine {engine:.0f}: {served / engine:.2f}")
         for schedule in ("fair", "fcfs"):
             with started(options, folder, log, "--schedule", schedule) as (server, running, _):
-                first, gap = burst(server, running)
+                first, gap = burst(options, server, running)
             say(f"{case}: burst, {schedule}: last first token {first:.3f} s, p99 gap of streams {1e3 * gap:.1f} ms")
 
 
@@ -198,6 +202,7 @@ def main():
     parser.add_argument("omnibus", type=pathlib.Path)
     parser.add_argument("--case", action="append", dest="cases")
     parser.add_argument("--streams", type=int, default=64)
+    parser.add_argument("--burst", type=lambda text: tuple(map(int, text.split(":"))), default=(16, 8), help="PROMPTS:STREAMS")
     parser.add_argument("--python", default=sys.executable, help="the Python with mlx-lm")
     parser.add_argument("--library", type=pathlib.Path, help="the folder of the libmlx that omnibus loads")
     parser.add_argument("--log", type=pathlib.Path, default=pathlib.Path("gpu_served.log"))
