@@ -218,7 +218,7 @@ pub(super) fn linear(
     let linear = LinearShape::of(blueprint);
     // One of each class of rows.
     let rows: &[usize] = match measure {
-        Measure::Load => &[3, 24, 48, 96, 160, 288],
+        Measure::Load => &[3, 24, 64, 96, 160, 288],
         Measure::Table => &[1, 4, 16, 32, 64, 128, 256, 512],
     };
     let checked = weights.iter().filter(|weights| weights.fits(linear.inputs));
