@@ -29,11 +29,23 @@ struct Subject {
     download: Option<(usize, u64)>,
 }
 
-/// What a model needs, and what there is.
-struct Needs {
+/// What a model takes.
+#[derive(Clone, Copy)]
+struct Taken {
     weight_bytes: u64,
     /// Of all layers, for a token.
     kv_token_bytes: u64,
+}
+
+/// The model of `--draft-model`.
+struct Draft {
+    subject: Subject,
+    taken: Taken,
+}
+
+/// What a model needs, and what there is.
+struct Needs {
+    taken: Taken,
     /// Tokens that fit beside the weights; `None` where the memory is unknown, an error where the weights do not fit.
     tokens: Result<Option<u64>, String>,
 }
@@ -45,11 +57,13 @@ pub fn run(config: &Config, arguments: &[String]) -> Result<ExitCode, Error> {
     };
     let subject = Subject::read(name)?;
     let weights = RandomWeights::new(name, &subject.config, None).map_err(Error::failed)?;
-    let place = Place { mac: config.doctor.mac, config };
+    let draft = &config.engine.speculation.draft_model;
+    let draft = draft.as_ref().map(|draft| Draft::read(&draft.to_string_lossy())).transpose()?;
+    let place = Place { mac: config.doctor.mac, config, draft: draft.as_ref().map(|draft| draft.taken) };
     let needs = place.needs(&weights, Some(subject.weight_bytes))?;
     let instead = match needs.fits() {
         true => None,
-        false => place.smaller(&subject, needs.weight_bytes)?,
+        false => place.smaller(&subject, needs.taken.weight_bytes)?,
     };
     let report = Report {
         subject,
@@ -58,6 +72,7 @@ pub fn run(config: &Config, arguments: &[String]) -> Result<ExitCode, Error> {
         place: place.name()?,
         context: context(&weights),
         is_bounded_less: place.is_cpu(),
+        draft,
     };
     match config.output {
         Output::Json => output::line(report.as_json().to_string()),
@@ -102,6 +117,14 @@ impl Subject {
         Ok(Self { name: id.to_string(), config, weight_bytes: found.weight_bytes, download })
     }
 
+    /// Where its files are.
+    fn files(&self) -> String {
+        match self.download {
+            Some((files, bytes)) => format!("{} to download in {files} files", gigabytes(bytes)),
+            None => "on this machine".to_owned(),
+        }
+    }
+
     fn of_directory(name: &str, path: &Path) -> Result<Self, Error> {
         let failed =
             |path: &Path, error: &std::io::Error| Error::failed(format!("{}: {error}", path.display()));
@@ -118,10 +141,38 @@ impl Subject {
     }
 }
 
+impl Draft {
+    fn read(name: &str) -> Result<Self, Error> {
+        let subject = Subject::read(name)?;
+        let weights = RandomWeights::new(name, &subject.config, None).map_err(Error::failed)?;
+        let taken = Taken::by(&weights, Some(subject.weight_bytes))?;
+        Ok(Self { subject, taken })
+    }
+}
+
+impl Taken {
+    /// `stored`: bytes of the weights, where they are known better than from the config.
+    fn by(weights: &RandomWeights, stored: Option<u64>) -> Result<Self, Error> {
+        let step = plan_step(weights, PlannedGpu::Mac, 1, 0).map_err(Error::failed)?;
+        let weight_bytes = stored.filter(|bytes| *bytes > 0).unwrap_or(step.weight_bytes);
+        Ok(Self { weight_bytes, kv_token_bytes: step.kv_token_bytes })
+    }
+
+    fn line(self) -> String {
+        format!(
+            "{} of weights, {:.1} KB of keys and values a token",
+            gigabytes(self.weight_bytes),
+            self.kv_token_bytes as f64 / 1e3
+        )
+    }
+}
+
 /// Where a model would run.
 struct Place<'a> {
     mac: Option<&'static Mac>,
     config: &'a Config,
+    /// What a draft model takes there.
+    draft: Option<Taken>,
 }
 
 impl Place<'_> {
@@ -141,46 +192,54 @@ impl Place<'_> {
 
     /// `stored`: bytes of the weights, where they are known better than from the config.
     fn needs(&self, weights: &RandomWeights, stored: Option<u64>) -> Result<Needs, Error> {
-        let step = plan_step(weights, PlannedGpu::Mac, 1, 0).map_err(Error::failed)?;
-        let weight_bytes = stored.filter(|bytes| *bytes > 0).unwrap_or(step.weight_bytes);
-        let (kv_token_bytes, tokens) = match self.mac {
-            Some(mac) => (step.kv_token_bytes, self.on_mac(mac, weights)?),
-            None => self.here(weight_bytes, step.kv_token_bytes)?,
+        let mut taken = Taken::by(weights, stored)?;
+        let tokens = match self.mac {
+            Some(mac) => self.on_mac(mac, weights, taken)?,
+            None => {
+                // A CPU computes in float32, and so are its keys and values.
+                taken.kv_token_bytes *= if self.is_cpu() { 2 } else { 1 };
+                self.here(taken)?
+            }
         };
-        Ok(Needs { weight_bytes, kv_token_bytes, tokens })
+        Ok(Needs { taken, tokens })
     }
 
+    /// The tokens of a model's memory plan; beside a draft model, those that its bytes have room for.
     fn on_mac(
         &self,
         mac: &'static Mac,
         weights: &RandomWeights,
+        taken: Taken,
     ) -> Result<Result<Option<u64>, String>, Error> {
         let plan = doctor_as::planned(mac, weights, self.config)?;
         Ok(match plan.planned {
-            Ok(PlannedMemory { plan, .. }) => Ok(Some(plan.kv_tokens as u64)),
+            Ok(PlannedMemory { plan, .. }) => {
+                let bytes = (plan.kv_tokens as u64).saturating_mul(taken.kv_token_bytes);
+                Ok(Some(self.draft.map_or(plan.kv_tokens as u64, |draft| {
+                    bytes.saturating_sub(draft.weight_bytes)
+                        / (taken.kv_token_bytes + draft.kv_token_bytes).max(1)
+                })))
+            }
             Err(error) => Err(error.to_string()),
         })
     }
 
     /// What is left beside the weights, divided by what a token takes.
-    fn here(
-        &self,
-        weight_bytes: u64,
-        kv_token_bytes: u64,
-    ) -> Result<(u64, Result<Option<u64>, String>), Error> {
+    fn here(&self, taken: Taken) -> Result<Result<Option<u64>, String>, Error> {
         let limit = memory_for_models(&self.config.engine).map_err(Error::failed)?;
-        // A CPU computes in float32, and so are its keys and values.
-        let kv_token_bytes = if self.is_cpu() { 2 * kv_token_bytes } else { kv_token_bytes };
-        let tokens = match limit {
+        let of_cpu = if self.is_cpu() { 2 } else { 1 };
+        let (draft_weights, draft_token) =
+            self.draft.map_or((0, 0), |draft| (draft.weight_bytes, of_cpu * draft.kv_token_bytes));
+        let (weights, token) = (taken.weight_bytes + draft_weights, taken.kv_token_bytes + draft_token);
+        Ok(match limit {
             None => Ok(None),
-            Some(limit) if limit.bytes <= weight_bytes => Err(format!(
+            Some(limit) if limit.bytes <= weights => Err(format!(
                 "the weights take {} of the {} for models",
-                gigabytes(weight_bytes),
+                gigabytes(weights),
                 gigabytes(limit.bytes)
             )),
-            Some(limit) => Ok(Some((limit.bytes - weight_bytes) / kv_token_bytes.max(1))),
-        };
-        Ok((kv_token_bytes, tokens))
+            Some(limit) => Ok(Some((limit.bytes - weights) / token.max(1))),
+        })
     }
 
     /// The packing with the most bits that fits in less than `most` bytes of weights, with their bytes.
@@ -212,19 +271,24 @@ struct Report {
     context: Option<u64>,
     /// Whether `serve` gives keys and values less than there is room for, unless a flag says how much.
     is_bounded_less: bool,
+    draft: Option<Draft>,
 }
 
 impl Report {
     fn as_json(&self) -> Value {
-        let Self { subject, needs, instead, place, context, .. } = self;
+        let Self { subject, needs, instead, place, context, draft, .. } = self;
         json!({
             "model": subject.name,
             "place": place,
             "download_files": subject.download.map(|(files, _)| files),
             "download_bytes": subject.download.map(|(_, bytes)| bytes),
             "quantization": self.quantization(),
-            "weight_bytes": needs.weight_bytes,
-            "kv_token_bytes": needs.kv_token_bytes,
+            "weight_bytes": needs.taken.weight_bytes,
+            "kv_token_bytes": needs.taken.kv_token_bytes,
+            "draft_model": draft.as_ref().map(|draft| &draft.subject.name),
+            "draft_download_bytes": draft.as_ref().and_then(|draft| draft.subject.download).map(|(_, bytes)| bytes),
+            "draft_weight_bytes": draft.as_ref().map(|draft| draft.taken.weight_bytes),
+            "draft_kv_token_bytes": draft.as_ref().map(|draft| draft.taken.kv_token_bytes),
             "max_context": context,
             "fits": needs.fits(),
             "kv_tokens": needs.tokens.as_ref().ok(),
@@ -242,22 +306,13 @@ impl Report {
     }
 
     fn lines(&self) -> Vec<String> {
-        let Self { subject, needs, place, .. } = self;
-        let download = match subject.download {
-            Some((files, bytes)) => format!("{} to download in {files} files", gigabytes(bytes)),
-            None => "on this machine".to_owned(),
-        };
+        let Self { subject, needs, place, draft, .. } = self;
         let quantization = self.quantization().unwrap_or_else(|| "not quantized".to_owned());
-        vec![
-            format!("{}: {quantization}, {download}", subject.name),
-            place.clone(),
-            format!(
-                "{} of weights, {:.1} KB of keys and values a token",
-                gigabytes(needs.weight_bytes),
-                needs.kv_token_bytes as f64 / 1e3
-            ),
-            self.outcome(),
-        ]
+        let draft = draft.as_ref().map(|Draft { subject, taken }| {
+            format!("draft model {}: {}, {}", subject.name, subject.files(), taken.line())
+        });
+        let model = format!("{}: {quantization}, {}", subject.name, subject.files());
+        [model, place.clone(), needs.taken.line()].into_iter().chain(draft).chain([self.outcome()]).collect()
     }
 
     fn outcome(&self) -> String {

@@ -168,6 +168,16 @@ const GENERATING: &[CommandName] = &[
     CommandName::BenchSpeculation,
     CommandName::BenchEnergy,
 ];
+/// Commands that a draft model counts for.
+const DRAFTED: &[CommandName] = &[
+    CommandName::Serve,
+    CommandName::Generate,
+    CommandName::Chat,
+    CommandName::Run,
+    CommandName::BenchSpeculation,
+    CommandName::BenchEnergy,
+    CommandName::Plan,
+];
 /// Commands that use `--cache-dir`.
 const CACHE_DIR: &[CommandName] = &[
     CommandName::Run,

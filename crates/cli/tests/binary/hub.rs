@@ -103,6 +103,37 @@ fn a_model_that_does_not_fit_names_a_packing_that_does() {
 }
 
 #[test]
+fn a_draft_model_takes_its_share_of_the_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = |name: &str, layers: u32| {
+        let config = serde_json::json!({
+            "model_type": "llama", "vocab_size": 32_000, "hidden_size": 2048, "intermediate_size": 5632,
+            "num_hidden_layers": layers, "num_attention_heads": 32, "num_key_value_heads": 4, "rms_norm_eps": 1e-5,
+            "max_position_embeddings": 131_072, "tie_word_embeddings": false, "torch_dtype": "bfloat16"
+        });
+        let path = folder.path().join(name);
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join("config.json"), config.to_string()).unwrap();
+        path.display().to_string()
+    };
+    let (target, draft) = (model("target", 22), model("draft", 2));
+    let plan = |more: &[&str]| -> Value {
+        let arguments = [["plan", &target, "--as", "m4-16gb", "--json"].as_slice(), more].concat();
+        serde_json::from_slice(&omnibus(&arguments).output().unwrap().stdout).unwrap()
+    };
+    let (alone, beside) = (plan(&[]), plan(&["--draft-model", &draft]));
+    let number = |plan: &Value, name: &str| plan[name].as_f64().unwrap();
+    assert_eq!(alone["draft_model"], Value::Null);
+    assert_eq!(beside["draft_model"], Value::from(draft.as_str()));
+    let kept = number(&alone, "kv_tokens") * number(&alone, "kv_token_bytes");
+    let taken = number(&beside, "draft_weight_bytes")
+        + number(&beside, "kv_tokens")
+            * (number(&beside, "kv_token_bytes") + number(&beside, "draft_kv_token_bytes"));
+    assert!((taken / kept - 1.0).abs() < 1e-3, "{alone} {beside}");
+    assert!(number(&beside, "draft_kv_token_bytes") * 10.0 < number(&beside, "kv_token_bytes"));
+}
+
+#[test]
 fn a_model_is_pulled_listed_used_and_removed() {
     let hub = Hub::new("all");
     assert_eq!(hub.listed(), serde_json::json!([]));

@@ -5,7 +5,7 @@ use omnibus_engine::{
 };
 
 use super::{
-    BATCH_SIZE, CACHE_DIR, GENERATING, LARGE_MODEL, LIBRARY, LOADED_ENGINE, LOCAL_ENGINE, MAX,
+    BATCH_SIZE, CACHE_DIR, DRAFTED, GENERATING, LARGE_MODEL, LIBRARY, LOADED_ENGINE, LOCAL_ENGINE, MAX,
     SCHEDULER_BASICS, SCHEDULING, SERVE, TEXT, choose, microseconds,
 };
 use crate::settings::config::EngineIsolation;
@@ -67,7 +67,7 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Text("MODEL"),
         default: "",
         section: "Engine",
-        commands: GENERATING,
+        commands: DRAFTED,
         scope: Scope::Everywhere,
         help: "Speculative decoding: a smaller model with the same vocabulary, or an EAGLE-3 or DFlash head, as a directory or `org/name[@revision]` on the hub, whose tokens the target model verifies. Its keys and values share the memory of `--kv-cache-memory`.",
         set: |config, value| {
