@@ -77,7 +77,7 @@ pub(super) const SHARED_MAX: i32 = 7 << 15;
 const DENSE_STAGES_MAX: i32 = 7;
 
 impl FewRows {
-    /// The most rows of a product, whatever the weights: with packed ones of 4 bits there may be more.
+    /// The most rows of a product, whatever the weights: with packed ones there may be more.
     pub fn most(unit: MatrixUnit) -> i32 {
         match unit {
             MatrixUnit::SimdGroup => ROWS_MAX,
@@ -221,12 +221,11 @@ impl FewRows {
         (Unfinished { kernel: &WMM_DENSE, format, whole, even, constants, groups, simds }, splits)
     }
 
-    /// From 17 rows on with packed weights by warpgroups.
+    /// From 17 rows on with packed weights by warpgroups, up to those that come in tiles.
     fn wide(&self) -> (Unfinished, i32) {
-        let (row_blocks, tiles) = self.row_blocks();
+        let (_, tiles) = self.row_blocks();
         let blocks = (self.outputs + 64 * WARPGROUPS - 1) / (64 * WARPGROUPS);
-        let wanted = WIDE_GROUPS_WANTED / (blocks * row_blocks);
-        let splits = self.splits((units(self.inputs) / 2).min(wanted).min(10));
+        let splits = self.splits((units(self.inputs) / 2).min(WIDE_GROUPS_WANTED / blocks).min(10));
         let constants = vec![
             ("MT", tiles),
             ("WN", WARPGROUPS),
@@ -237,7 +236,7 @@ impl FewRows {
         ];
         let (format, whole, even) = (self.format, whole(self.inputs), even(self.is_even()));
         let simds = 4 * WARPGROUPS + PRODUCERS;
-        let groups = [blocks, splits, row_blocks];
+        let groups = [blocks, splits, 1];
         (Unfinished { kernel: &WMM_WIDE, format, whole, even, constants, groups, simds }, splits)
     }
 }

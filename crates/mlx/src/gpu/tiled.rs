@@ -1,11 +1,13 @@
-//! Products of many rows with packed weights of 4 bits, by warpgroups: the rows are put into tiles before, which the memory system copies.
+//! Products of many rows with packed weights, by warpgroups: the rows are put into tiles before, which the memory system copies.
 
 use super::linear::{FewRows, MatrixUnit, SHARED_MAX, Unfinished, WIDE_GROUPS_WANTED, even, units, whole};
 use super::plan::{Plan, int};
 use super::source::{ROW_TILES, WMM_TILED};
+use super::weight_format::WeightFormat;
 
-/// The fewest rows: below, making tiles costs more than they save.
+/// The fewest rows with weights of 4 bits, and of 8: below, making tiles costs more than they save.
 const ROWS_MIN: i32 = 49;
+const ROWS_MIN_OF_8_BITS: i32 = 65;
 /// The most: beyond, unpacking the weights and MLX's product take as long.
 const ROWS_MAX: i32 = 384;
 /// Warpgroups of a group that share its rows. Measured on an H200, us of a product of 2,560 to 19,456 in 4 bits with 128 rows: 31.4
@@ -29,9 +31,12 @@ struct Division {
 impl FewRows {
     /// Whether the first of [`Self::plans`] reads rows as [`Self::row_tiles`] makes them.
     pub(super) fn has_tiles(&self) -> bool {
-        self.unit == MatrixUnit::Warpgroup
-            && self.format.bits() == 4
-            && (ROWS_MIN..=ROWS_MAX).contains(&self.rows)
+        let least = match self.format {
+            WeightFormat::Dense => return false,
+            WeightFormat::Four { .. } | WeightFormat::MxFp4 => ROWS_MIN,
+            WeightFormat::Eight { .. } => ROWS_MIN_OF_8_BITS,
+        };
+        self.unit == MatrixUnit::Warpgroup && (least..=ROWS_MAX).contains(&self.rows)
     }
 
     /// What puts rows `[rows, inputs]` into tiles `[inputs / 64, rows, 64]` of the same dtype, with zeros behind the last input up to a
@@ -44,14 +49,14 @@ impl FewRows {
         let chunks = (blocks * 8).checked_mul(self.rows)?;
         Some(Plan {
             kernel: &ROW_TILES,
-            constants: vec![int("NT", THREADS)],
+            constants: vec![int("BITS", self.format.bits()), int("NT", THREADS)],
             groups: [(chunks - 1) / THREADS + 1, 1, 1],
             threads: THREADS,
             outputs: vec![(vec![blocks, self.rows, 64], self.dtype)],
         })
     }
 
-    /// From [`ROWS_MIN`] rows on with packed weights of 4 bits.
+    /// From [`ROWS_MIN`] rows on with packed weights.
     pub(super) fn tiled(&self) -> (Unfinished, i32) {
         let Division { row_blocks, row_tiles, splits } = self.division();
         let stage = row_tiles * 8 * 256;
@@ -104,7 +109,6 @@ impl FewRows {
 mod tests {
     use super::*;
     use crate::dtype::Dtype;
-    use crate::gpu::WeightFormat;
 
     fn divided(rows: i32, inputs: i32, outputs: i32) -> [i32; 3] {
         let product = FewRows {

@@ -40,7 +40,7 @@ fn case_of(dtype: Dtype, unit: MatrixUnit, format: WeightFormat, sizes: [i32; 3]
         .collect();
     let product = FewRows { dtype, format, rows, inputs, outputs, has_bias: false, unit };
     let unread = numbers.tensor(dtype, &[1]);
-    let x = if product.row_tiles().is_some() { in_tiles(&x) } else { x };
+    let x = if product.row_tiles().is_some() { in_tiles(&x, format) } else { x };
     let inputs = [vec![x], weights, vec![unread]].concat();
     Case { product, plans: product.plans(Dialect::Cuda).unwrap(), inputs, expected }
 }
@@ -218,6 +218,7 @@ fn cases(kernel: &str) -> Vec<Case> {
         biased(case(Warpgroup, WeightFormat::Four { group: 128 }, 74, 1024, 200)),
         f16_case(Warpgroup, WeightFormat::Four { group: 32 }, 121, 320, 70),
         case(Warpgroup, WeightFormat::Four { group: 64 }, 256, 256, 133),
+        f16_case(Warpgroup, WeightFormat::Eight { group: 32 }, 67, 320, 62),
     ];
     all.into_iter().filter(|case| case.plans[0].kernel.name == kernel).collect()
 }
@@ -317,26 +318,26 @@ fn broken_products_are_noticed() {
         ("wmm_wide", 4, "t < 2 ? v : w", "v"),
         ("wmm_wide", 2, "2 * (i & 1) + j", "(i & 1) + 2 * j"),
         ("wmm_wide", 0, "(a & 1) + i * 2) ^ (m & 7)", "(a & 1) + i) ^ (m & 7)"),
-        ("wmm_wide", 13, "M0 + m < M && step", "m < M && step"),
-        ("wmm_wide", 13, "m = M0 + c * 8", "m = c * 8"),
-        ("wmm_wide", 13, "(gk_long)(M0 + m) * K", "(gk_long)m * K"),
-        ("wmm_wide", 14, "MT % PRODUCERS == 0 || p < MT * 32", "p < MT / PRODUCERS * NP"),
+        ("wmm_wide", 13, "MT % PRODUCERS == 0 || p < MT * 32", "p < MT / PRODUCERS * NP"),
         ("wmm_tiled", 0, "if (p == 0) gk_fetched(there + step % ST, step / ST);", ""),
         ("wmm_tiled", 0, "gk_is_last(readers + step % ST, 4 * WN)", "GK_SIMD == 0"),
         ("wmm_tiled", 0, "fetch(step + ST)", "fetch(step + 1)"),
         ("wmm_tiled", 0, "gk_warpgroup_wait<3>();", ""),
         ("wmm_tiled", 0, "gk_warpgroup_wait<0>();", ""),
         ("wmm_tiled", 0, "t * GROUPS / 4 == i", "i == 0"),
-        ("wmm_tiled", 0, "q[half][1], p / 2", "q[half][0], p / 2"),
-        ("wmm_tiled", 0, "8 * (p & 1) + 4 * e", "4 * (p & 1) + 8 * e"),
-        ("wmm_tiled", 1, "half * 128 + t * 32 < K", "half * 128 < K"),
-        ("wmm_tiled", 1, "now.pair(half * GROUPS + i)", "now.pair(i)"),
+        ("wmm_tiled", 0, "numbers(q[piece % 2][1], s1, b1)", "numbers(q[piece % 2][0], s1, b1)"),
+        ("wmm_tiled", 0, "8 * (i & 1) + 4 * e", "4 * (i & 1) + 8 * e"),
+        ("wmm_tiled", 1, "piece * PIECE + t * (PIECE / 4) < K", "piece * PIECE < K"),
+        ("wmm_tiled", 1, "now.pair(piece * PIECE / GROUP + i)", "now.pair(i)"),
         ("wmm_tiled", 1, "n0 + (g & ~1) + i * 8", "n0 + g + i * 8"),
-        ("wmm_tiled", 2, "Codes::floats(c1)", "Codes::floats(c0)"),
-        ("wmm_tiled", 4, "BIASED && GK_GROUP_Y == 0", "BIASED"),
-        ("wmm_tiled", 6, "* M + M0) * 64", "* M) * 64"),
-        ("wmm_tiled", 6, "const int m = M0 + c * 8", "const int m = c * 8"),
-        ("wmm_tiled", 6, "n0 + row < N ? n0 + row : N - 1", "n0 + row"),
+        ("wmm_tiled", 3, "Codes::floats(four)", "Codes::floats(four >> 4)"),
+        ("wmm_tiled", 5, "gk_word(codes, i), 2 * e)", "gk_word(codes, i), 0)"),
+        ("wmm_tiled", 5, "if (p == 7) ++step;", "if (p == 3) ++step;"),
+        ("wmm_tiled", 9, "piece * PIECE / GROUP + i", "piece + i"),
+        ("wmm_tiled", 6, "BIASED && GK_GROUP_Y == 0", "BIASED"),
+        ("wmm_tiled", 8, "* M + M0) * 64", "* M) * 64"),
+        ("wmm_tiled", 8, "const int m = M0 + c * 8", "const int m = c * 8"),
+        ("wmm_tiled", 8, "n0 + row < N ? n0 + row : N - 1", "n0 + row"),
         ("wmm_dense", 2, "gk_join<ALL>(free(step));", ""),
         ("wmm_dense", 9, "gk_wait<LAG>();", ""),
         ("wmm_dense", 2, "gk_join<ALL>(full(step));", ""),

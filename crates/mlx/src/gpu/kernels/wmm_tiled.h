@@ -1,15 +1,15 @@
-// CUDA of compute capability 9.0 alone: the product of wmm.h for packed weights of 4 bits and many rows, by warpgroups. Each has 64 rows of w, which become
+// CUDA of compute capability 9.0 alone: the product of wmm.h for packed weights and many rows, by warpgroups. Each has 64 rows of w, which become
 // TX in registers, and multiplies them with 8 MT rows of x in shared memory, which WN warpgroups share. The grid splits k.
 // x [4 KU, M, 64] comes from row_tiles.h, so that a stage of 128 k is two copies by the memory system. The simd group that reads a stage last has it
 // filled again: no thread waits for room, and none is there only to copy.
 // GROUP and FLOAT4 as in wmm_body.h. K a multiple of 256 (WHOLE) or of GROUP. groups (N / (64 WN) rounded up, SPLITS, M / (8 MT) rounded up), 4 WN simd groups,
 // SHARED bytes of threadgroup memory
 constexpr int HALF = MT * 64;                                 // 64 k of a stage, in chunks of 16 bytes
-static_assert(BITS == 4 && ST * 2 * HALF * 16 == SHARED, "stages");
+static_assert(ST * 2 * HALF * 16 == SHARED, "stages");
 GK_SHARED_LARGE(uint4, stage, ST * 2 * HALF);
 GK_SHARED(gk_arrival, there, ST);
 GK_SHARED(gk_uint, readers, ST);                              // simd groups that have read a stage
-const int M = x_shape[1], M0 = GK_GROUP_Z * 8 * MT, N = w_shape[0], K = w_shape[1] * 8, KU = x_shape[0] / 4;
+const int M = x_shape[1], M0 = GK_GROUP_Z * 8 * MT, N = w_shape[0], K = w_shape[1] * 32 / BITS, KU = x_shape[0] / 4;
 const int u0 = KU * GK_GROUP_Y / GK_GROUPS_Y, u1 = KU * (GK_GROUP_Y + 1) / GK_GROUPS_Y, steps = 2 * (u1 - u0);
 auto fetch = [&](int step) {
   if (step >= steps) return;
@@ -33,54 +33,61 @@ typedef gk_unit_scales<TX, GROUP, FLOAT4> Scales;
 typedef gk_codes<TX> Codes;
 typedef gk_pairs<TX> Pairs;
 auto w_row = [&](int row) { return (gk_long)(n0 + row < N ? n0 + row : N - 1); };
-const char* const codes = (const char*)w + w_row(g) * (K / 2) + t * 16;
-const int below = (int)(w_row(g + 8) - w_row(g)) * (K / 2);   // from a lane's codes to those of its second row
+const int RB = w_shape[1] * 4;                                // bytes of a row
+const char* const codes = (const char*)w + w_row(g) * RB + t * 16;
+const int below = (int)(w_row(g + 8) - w_row(g)) * RB;        // from a lane's codes to those of its second row
 const char* const sp = Scales::row((t & 1) && !FLOAT4 ? sb : ss, w_row(g + (t & 2) * 4), K);
 const gk_uint mask = gk_opaque(0x000f000fu), magic = gk_opaque(Codes::PAIR_MAGIC);
 float acc[MT][4];
 GK_UNROLL for (int c = 0; c < MT; ++c) { acc[c][0] = acc[c][1] = acc[c][2] = acc[c][3] = 0; }
-// Codes of 128 k of rows g and g + 8: those in use and the next ones, which change places.
+// Codes of a piece of rows g and g + 8, of which a lane has 16 bytes: those in use and the next ones, which change places.
+constexpr int PIECE = 512 / BITS, OF_UNIT = 256 / PIECE;      // k of a piece, and pieces of a unit
 uint4 q[2][2];
-auto load = [&](uint4 (&to)[2], int half) {
+auto load = [&](uint4 (&to)[2], int piece) {
   GK_UNROLL for (int k = 0; k < 2; ++k) {
     to[k] = {0, 0, 0, 0};
-    if (WHOLE || half * 128 + t * 32 < K) to[k] = gk_early4(codes + k * below + (gk_long)half * 64);
+    if (WHOLE || piece * PIECE + t * (PIECE / 4) < K) to[k] = gk_early4(codes + k * below + (gk_long)piece * 64);
   }
 };
-load(q[0], u0 * 2);
+load(q[0], u0 * OF_UNIT);
 Scales now = Scales::template load<WHOLE>(sp, u0, K);
 gk_uint a[4][4];
 int step = 0, u = u0;
 do {                                                          // at least once: else compilers wait for each product
   const int ahead = u + 1 < u1 ? u + 1 : u;
   const Scales next = Scales::template load<WHOLE>(sp, ahead, K);
-  GK_UNROLL for (int half = 0; half < 2; ++half, ++step) {
-    load(q[1 - half], half == 0 ? u * 2 + 1 : ahead * 2);
-    // Lane t has 32 of 128 k. Its quad has scales and biases of both rows.
-    constexpr int GROUPS = 128 / GROUP;
+  GK_UNROLL for (int piece = 0; piece < OF_UNIT; ++piece) {
+    load(q[1 - piece % 2], piece + 1 < OF_UNIT ? u * OF_UNIT + piece + 1 : ahead * OF_UNIT);
+    // A lane has a quarter of a piece's k. Its quad has scales and biases of both rows.
+    constexpr int GROUPS = PIECE > GROUP ? PIECE / GROUP : 1;
     auto of = [&](int lane) {
       gk_uint own = 0;
       GK_UNROLL for (int i = 0; i < GROUPS; ++i) {
-        const gk_uint v = gk_shfl(now.pair(half * GROUPS + i), lane);
+        const gk_uint v = gk_shfl(now.pair(piece * PIECE / GROUP + i), lane);
         if (t * GROUPS / 4 == i) own = v;
       }
       return own;
     };
     const gk_uint s0 = of(g * 4), s1 = of(g * 4 + 2), b0 = FLOAT4 ? 0 : of(g * 4 + 1), b1 = FLOAT4 ? 0 : of(g * 4 + 3);
-    GK_UNROLL for (int p = 0; p < 8; ++p) {                   // products, of which four are under way or prepared
+    GK_UNROLL for (int i = 0; i < PIECE / 16; ++i) {          // products, of which four are under way or prepared
+      const int p = (piece * PIECE / 16 + i) % 8;             // of a stage
       gk_warpgroup_wait<3>();
       if (p == 4 && step > 0) was_read(step - 1);
       GK_UNROLL for (int e = 0; e < 2; ++e) {                 // elements of B's first and second chunk
         gk_uint* const to = a[p & 3] + 2 * e;
-        const int shift = 8 * (p & 1) + 4 * e;
-        const gk_uint c0 = gk_word(q[half][0], p / 2) >> shift, c1 = gk_word(q[half][1], p / 2) >> shift;
-        to[0] = FLOAT4 ? Pairs::times(Codes::floats(c0), s0) : gk_affine2<TX>(gk_nibbles(c0, mask, magic), s0, b0);
-        to[1] = FLOAT4 ? Pairs::times(Codes::floats(c1), s1) : gk_affine2<TX>(gk_nibbles(c1, mask, magic), s1, b1);
+        auto numbers = [&](uint4 codes, gk_uint s, gk_uint b) {
+          if (BITS == 8) return Pairs::fma(Codes::eight_itself(gk_word(codes, i), 2 * e), s, b);
+          const gk_uint four = gk_word(codes, i / 2) >> (8 * (i & 1) + 4 * e);
+          return FLOAT4 ? Pairs::times(Codes::floats(four), s) : gk_affine2<TX>(gk_nibbles(four, mask, magic), s, b);
+        };
+        to[0] = numbers(q[piece % 2][0], s0, b0);
+        to[1] = numbers(q[piece % 2][1], s1, b1);
       }
       if (p == 0) gk_fetched(there + step % ST, step / ST);
       gk_warpgroup_begin();
       gk_warpgroup<TX, MT>::mma(acc, a[p & 3], gk_further(gk_swizzled(stage + (step % ST * 2 + p / 4) * HALF, 128), p % 4 * 32));
       gk_warpgroup_commit();
+      if (p == 7) ++step;
     }
   }
   now = next;

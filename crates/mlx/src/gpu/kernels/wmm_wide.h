@@ -1,10 +1,10 @@
-// CUDA of compute capability 9.0 alone: the product of wmm.h for an even MT from 4 to 16 (17 to 256 rows) and packed weights, by
-// warpgroups. Each group has 8 MT rows of x. A warpgroup takes 64 rows of w, which become TX in registers, and multiplies them with x in shared memory. WN
+// CUDA of compute capability 9.0 alone: the product of wmm.h for an even MT from 4 to 8 (17 to 64 rows) and packed weights, by
+// warpgroups. More rows have wmm_tiled.h. A warpgroup takes 64 rows of w, which become TX in registers, and multiplies them with x in shared memory. WN
 // of them share x, in ST stages of 128 k, which PRODUCERS simd groups fill. The grid splits k.
 // A lane takes k as in wmm_body.h, so x is stored in that order: chunk 4 a + i of a stage (16 bytes of a row) has word i
 // (of 4 bits: elements i and i + 4) of four pieces of eight elements. So producers have x copied as it is, RAW - 1 stages ahead,
 // and put it in order from there: through registers alone, each stage would wait for the one before it and for its own loads.
-// GROUP, FLOAT4 and EVEN as in wmm_body.h. K a multiple of 256 (WHOLE) or of 64. groups (N / (64 WN) rounded up, SPLITS, rows / (8 MT) rounded up),
+// GROUP, FLOAT4 and EVEN as in wmm_body.h. K a multiple of 256 (WHOLE) or of 64. groups (N / (64 WN) rounded up, SPLITS),
 // 4 WN + PRODUCERS simd groups, SHARED bytes of threadgroup memory
 constexpr int CHUNKS = 16;                                    // of a row in a stage
 static_assert((ST + RAW) * CHUNKS * MT * 128 == SHARED && ST * (WN + 1) < 15, "stages and their barriers");
@@ -14,7 +14,7 @@ constexpr int FREE = PRODUCERS * 32 + WN * 128, FULL = PRODUCERS * 32 + 128;
 auto full = [&](int step, int warpgroup) { return 1 + ST + step % ST * WN + warpgroup; };
 auto free = [](int step) { return 1 + step % ST; };
 const int lane = GK_LANE, g = lane >> 2, t = lane & 3;
-const int M = x_shape[0], M0 = GK_GROUP_Z * 8 * MT, K = x_shape[1], N = w_shape[0], KU = WHOLE ? K / 256 : (K + 255) / 256;
+const int M = x_shape[0], K = x_shape[1], N = w_shape[0], KU = WHOLE ? K / 256 : (K + 255) / 256;
 auto biased = [&](float v, int n) { return BIASED && GK_GROUP_Y == 0 ? v + gk_f(bias[n]) : v; };
 const int u0 = KU * GK_GROUP_Y / GK_GROUPS_Y, u1 = KU * (GK_GROUP_Y + 1) / GK_GROUPS_Y;
 const int n0 = (GK_GROUP_X * 4 * WN + GK_SIMD) * 16;
@@ -38,8 +38,8 @@ if (GK_SIMD >= 4 * WN) {
   auto copy = [&](int step) {
     GK_UNROLL for (int j = 0; j < PIECES; ++j) {
       const int m = (id + j * NP) / CHUNKS, c = (id + j * NP) % CHUNKS, k = (2 * u0 + step) * 128 + c * 8;
-      const bool some = M0 + m < M && step < steps && (WHOLE || k < K);
-      gk_copy16(raw + (step % RAW * MT * 8 + m) * CHUNKS + (c ^ (m & 7)), (const char*)x + (some ? (gk_long)(M0 + m) * K + k : 0) * 2, some);
+      const bool some = m < M && step < steps && (WHOLE || k < K);
+      gk_copy16(raw + (step % RAW * MT * 8 + m) * CHUNKS + (c ^ (m & 7)), (const char*)x + (some ? (gk_long)m * K + k : 0) * 2, some);
     }
     gk_commit();
   };
@@ -88,7 +88,7 @@ if (GK_SIMD >= 4 * WN) {
 if (n0 < N) {
   GK_UNROLL for (int c = 0; c < MT; ++c)
     GK_UNROLL for (int i = 0; i < 4; ++i) {
-      const int m = M0 + c * 8 + t * 2 + (i & 1);
+      const int m = c * 8 + t * 2 + (i & 1);
       const int n = n0 + g + (i >> 1) * 8;
       if (m < M && (EVEN || n < N)) y[((gk_long)GK_GROUP_Y * M + m) * N + n] = gk_to<TO>::of(biased(acc[c][i], n));
     }
