@@ -57,9 +57,12 @@ pub fn run(config: &Config, arguments: &[String]) -> Result<ExitCode, Error> {
     };
     let subject = Subject::read(name)?;
     let weights = RandomWeights::new(name, &subject.config, None).map_err(Error::failed)?;
-    let draft = &config.engine.speculation.draft_model;
-    let draft = draft.as_ref().map(|draft| Draft::read(&draft.to_string_lossy())).transpose()?;
-    let place = Place { mac: config.doctor.mac, config, draft: draft.as_ref().map(|draft| draft.taken) };
+    let mut config = config.clone();
+    // It is counted here, since its files need not be on this machine.
+    let draft = config.engine.speculation.draft_model.take();
+    let draft = draft.map(|draft| Draft::read(&draft.to_string_lossy())).transpose()?;
+    let place =
+        Place { mac: config.doctor.mac, config: &config, draft: draft.as_ref().map(|draft| draft.taken) };
     let needs = place.needs(&weights, Some(subject.weight_bytes))?;
     let instead = match needs.fits() {
         true => None,
