@@ -159,15 +159,11 @@ const SAMPLING: &[CommandName] = &[
 /// Commands that take requests with grammars.
 const STRUCTURED: &[CommandName] =
     &[CommandName::Serve, CommandName::Generate, CommandName::Chat, CommandName::Run];
-/// Commands that generate text.
-const GENERATING: &[CommandName] = &[
-    CommandName::Serve,
-    CommandName::Generate,
-    CommandName::Chat,
-    CommandName::Run,
-    CommandName::BenchSpeculation,
-    CommandName::BenchEnergy,
-];
+/// Commands that generate text. They draft tokens, and so does what one plans.
+const GENERATING: &[CommandName] = match DRAFTED {
+    [generating @ .., CommandName::Plan] => generating,
+    all => all,
+};
 /// Commands that a draft model counts for.
 const DRAFTED: &[CommandName] = &[
     CommandName::Serve,

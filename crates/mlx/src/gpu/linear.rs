@@ -85,8 +85,8 @@ impl FewRows {
         }
     }
 
-    /// Inputs: `x` `[rows, inputs]`, or what [`Self::row_tiles`] makes of it if there is such a plan; weights, scales and biases (any arrays for dense weights), and the bias of each output
-    /// `[outputs]`, floats (any without). The first plan's output is `[1, rows, outputs]` of `x`'s dtype, or `[splits, rows,
+    /// Inputs: `x` `[rows, inputs]`, or what [`Self::row_tiles`] makes of it if there is such a plan; weights, scales and biases (any
+    /// arrays for dense weights), and the bias of each output `[outputs]`, floats (any without). The first plan's output is `[1, rows, outputs]` of `x`'s dtype, or `[splits, rows,
     /// outputs]` f32, which a second plan adds up. Nothing but the number of rows is compiled in, in few classes. `None` for
     /// sizes and dtypes without a kernel, and but for CUDA.
     pub fn plans(&self, dialect: Dialect) -> Option<Vec<Plan>> {

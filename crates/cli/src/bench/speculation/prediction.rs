@@ -33,7 +33,8 @@ impl Prediction<'_> {
             (1..).zip(usages).map(|(number, usage)| arrival(number, usage)).collect();
         let [plain, drafted] =
             [None, Some(drafts)].map(|drafts| simulate(&settings, &machine, &arrivals, drafts).end as f64);
-        Some(plain / drafted.max(1.0))
+        // Nothing ends where no request fits.
+        (plain > 0.0 && drafted > 0.0).then(|| plain / drafted)
     }
 }
 
