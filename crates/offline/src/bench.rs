@@ -158,13 +158,17 @@ impl BenchEngine {
     pub fn prefill(&mut self, tokens: usize, timeout: Duration) -> Result<Prefill, String> {
         mlx::memory::reset_peak_memory();
         let deadline = Instant::now() + timeout;
-        let mut seconds = Vec::new();
-        for _ in 0..=PREFILLS {
+        let (mut seconds, mut stats) = (Vec::new(), Vec::new());
+        for prompt in 0..=PREFILLS {
             let begun = Instant::now();
             let job = self.submit(tokens, 1, 0)?;
-            seconds.push((self.first_token(job, deadline)? - begun).as_secs_f64());
+            let took = (self.first_token(job, deadline, &mut stats)? - begun).as_secs_f64();
+            match prompt {
+                0 => stats.clear(),
+                _ => seconds.push(took),
+            }
         }
-        Ok(Prefill::of(tokens, &seconds[1..]))
+        Ok(Prefill::of(tokens, &seconds, &stats))
     }
 
     /// Queues a request with a prompt of random tokens.
@@ -223,10 +227,11 @@ impl BenchEngine {
         }
     }
 
-    /// Waits for a request's first token.
-    fn first_token(&self, wanted: u64, deadline: Instant) -> Result<Instant, String> {
+    /// Waits for a request's first token. `stats`: where statistics go that are sent meanwhile.
+    fn first_token(&self, wanted: u64, deadline: Instant, stats: &mut Vec<Stats>) -> Result<Instant, String> {
         loop {
-            let TokenReport { at, updates, .. } = self.next(deadline)?;
+            let TokenReport { at, updates, stats: latest } = self.next(deadline)?;
+            stats.extend(latest);
             for (_, update) in updates.into_iter().filter(|(request, _)| *request == wanted) {
                 match update {
                     TokenUpdate::Token => return Ok(at),

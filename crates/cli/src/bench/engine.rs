@@ -309,7 +309,7 @@ impl Measured for Prefill {
     }
 
     fn host(&self) -> Option<HostSplit> {
-        None
+        self.host
     }
 
     fn launches_per_layer(&self) -> Option<f64> {

@@ -73,6 +73,8 @@ pub struct Prefill {
     pub ms: f64,
     /// Tokens of the prompt per second.
     pub tokens_per_s: f64,
+    /// What the loop's thread did, in milliseconds a step; a prompt is one if no chunk is smaller.
+    pub host: Option<HostSplit>,
     /// Memory at the end.
     pub memory: MemoryUse,
 }
@@ -99,10 +101,12 @@ impl Decode {
 }
 
 impl Prefill {
-    pub(super) fn of(tokens: usize, seconds: &[f64]) -> Self {
+    /// `stats`: statistics sent meanwhile.
+    pub(super) fn of(tokens: usize, seconds: &[f64], stats: &[Stats]) -> Self {
         let seconds = median(seconds);
         let tokens_per_s = tokens as f64 / seconds.max(f64::MIN_POSITIVE);
-        Self { tokens, ms: 1e3 * seconds, tokens_per_s, memory: MemoryUse::now() }
+        let host = HostSplit::between(stats);
+        Self { tokens, ms: 1e3 * seconds, tokens_per_s, host, memory: MemoryUse::now() }
     }
 }
 
