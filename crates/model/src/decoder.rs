@@ -367,7 +367,7 @@ impl Model {
 
     /// Builds the graph of one pass. Keys, values and states of every segment's rows are written to `cache`.
     /// Nothing is computed before the result is evaluated, except that MLX's operations read the initial states
-    /// of recurrences.
+    /// of recurrences, and that CUDA begins with the first layers of a long pass.
     ///
     /// Logits come for the rows `batch.logits_at` names, in that order; `None` if it names none. Steps that give hidden states, and
     /// those of a part of a network, are not launched as graphs. After an error `cache` may lack pools
@@ -484,7 +484,6 @@ fn load_head(
     })
 }
 
-/// The layers that have weights, each resident before the next is read.
 /// Makes resident what the store gave out, and says how many bytes there are now.
 fn evaluate(store: &Store, progress: &mut dyn FnMut(u64)) -> mlx::Result<()> {
     store.params().evaluate()?;
@@ -492,6 +491,7 @@ fn evaluate(store: &Store, progress: &mut dyn FnMut(u64)) -> mlx::Result<()> {
     Ok(())
 }
 
+/// The layers that have weights, each resident before the next is read.
 fn load_layers(
     blueprint: &Blueprint,
     store: &mut Store,

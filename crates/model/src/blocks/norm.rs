@@ -160,6 +160,13 @@ impl ResidualStream {
         }
     }
 
+    /// All that it holds.
+    pub(crate) fn arrays(&self) -> impl Iterator<Item = &Array> {
+        let outstanding = self.pending.iter().map(|term| &term.rows).chain(&self.deferred);
+        let several = self.history.iter().chain(&self.copies).chain(&self.read_shares);
+        std::iter::once(&self.sum).chain(outstanding).chain(several)
+    }
+
     /// Of a stream in float32: the next read is rounded to bfloat16.
     pub(crate) fn round_next_read(&mut self) {
         if let Some(reads) = &mut self.reads {

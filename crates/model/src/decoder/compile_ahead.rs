@@ -45,13 +45,25 @@ impl Model {
 
     /// Builds the graph of a pass over a cache of its own, and drops it.
     fn build_pass(&self, storage: KvStorage, block_size: usize, pass: &PassShape) -> mlx::Result<()> {
+        let (batch, mut cache) = self.first_pass(storage, block_size, pass)?;
+        let (ctx, _adapted) = self.context(&batch, &mut cache)?;
+        self.compute(&batch.tokens, &ctx, &mut cache).map(drop)
+    }
+
+    /// A pass of prompts whose tokens are 0, and a cache that has room for it.
+    pub(super) fn first_pass(
+        &self,
+        storage: KvStorage,
+        block_size: usize,
+        pass: &PassShape,
+    ) -> mlx::Result<(Batch, KvCache)> {
         let sequences = pass.sequences.len();
         let longest = pass.sequences.iter().copied().max().unwrap_or(0).div_ceil(block_size);
         let groups = self.blueprint.kv_cache_groups(storage);
         let held = |is_state: bool| if is_state { 1 } else { longest };
         let blocks: Vec<usize> =
             groups.iter().map(|group| sequences * held(group.spec.kind.is_state())).collect();
-        let mut cache = KvCache::new(&self.blueprint, &blocks, block_size, storage)?;
+        let cache = KvCache::new(&self.blueprint, &blocks, block_size, storage)?;
         let (mut segments, mut first) = (Vec::new(), 0);
         for (at, len) in pass.sequences.iter().copied().enumerate() {
             let tables = groups.iter().map(|group| {
@@ -68,8 +80,7 @@ impl Model {
         let logits_at = segments.iter().map(|segment| segment.first + segment.len - 1).collect();
         let tokens = Array::from_slice(&vec![0i32; pass.rows], &[pass.rows as i32])?;
         let batch = Batch { tokens, segments, logits_at, multimodal: None, hidden: None };
-        let (ctx, _adapted) = self.context(&batch, &mut cache)?;
-        self.compute(&batch.tokens, &ctx, &mut cache).map(drop)
+        Ok((batch, cache))
     }
 }
 

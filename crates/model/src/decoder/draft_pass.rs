@@ -3,7 +3,7 @@
 use mlx::Array;
 
 use super::Model;
-use super::pass::PassInput;
+use super::pass::{Begins, PassInput};
 use crate::batch::Batch;
 use crate::blueprint::HeadStates;
 use crate::kv_cache::KvCache;
@@ -46,7 +46,8 @@ impl Model {
         };
         let (ctx, _adapted) = self.context(batch, cache)?;
         let stream = fuse.stream(embedded, states)?;
-        let made = self.hidden(PassInput::Fused { embedded, stream: &stream }, &ctx, cache, None)?;
+        let fused = PassInput::Fused { embedded, stream: &stream };
+        let made = self.hidden(fused, &ctx, cache, (None, Begins::Evaluated))?;
         let Some(rows) = &ctx.logits_at else { return Ok(None) };
         let normed = self.normed(made.stream.clone(), rows)?;
         let states = match input.states {

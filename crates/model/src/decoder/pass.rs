@@ -34,6 +34,20 @@ pub(super) enum PassInput<'a> {
     Fused { embedded: &'a Array, stream: &'a Array },
 }
 
+/// When the device begins with a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begins {
+    /// When what it gives is evaluated. So nothing is computed of a pass that is only looked at.
+    Evaluated,
+    /// While the host builds it, a layer at a time: a prompt's first layers run during the others' construction, which takes
+    /// milliseconds.
+    WhileBuilt,
+}
+
+/// The fewest rows of a pass that begins while it is built: each layer costs the host one more launch, and a device that has few
+/// rows waits for the host.
+const ROWS_WHILE_BUILT: usize = 256;
+
 /// What the layers of a pass made.
 pub(super) struct Hidden {
     pub(super) stream: ResidualStream,
@@ -78,7 +92,7 @@ impl Model {
         cache: &mut KvCache,
     ) -> mlx::Result<PassOutput> {
         let wanted = batch.hidden.as_ref().map(|hidden| self.wanted(hidden, ctx)).transpose()?;
-        let made = self.hidden(input, ctx, cache, wanted.as_ref())?;
+        let made = self.hidden(input, ctx, cache, (wanted.as_ref(), self.begins(batch)))?;
         let hidden = match &wanted {
             Some(WantedRows { rows, places }) => {
                 let of_place = |place: &HiddenPlace| match place {
@@ -110,8 +124,16 @@ impl Model {
         ctx: &ForwardContext,
         cache: &mut KvCache,
     ) -> mlx::Result<Option<Array>> {
-        let made = self.hidden(PassInput::Tokens(tokens), ctx, cache, None)?;
+        let made = self.hidden(PassInput::Tokens(tokens), ctx, cache, (None, Begins::Evaluated))?;
         ctx.logits_at.as_ref().map(|rows| self.logits_at(made.stream, rows)).transpose()
+    }
+
+    /// When a pass begins that is no graph.
+    fn begins(&self, batch: &Batch) -> Begins {
+        match &self.step_graphs {
+            Some(_) if batch.tokens.size() >= ROWS_WHILE_BUILT => Begins::WhileBuilt,
+            _ => Begins::Evaluated,
+        }
     }
 
     /// Runs the layers.
@@ -120,7 +142,7 @@ impl Model {
         input: PassInput,
         ctx: &ForwardContext,
         cache: &mut KvCache,
-        wanted: Option<&WantedRows>,
+        (wanted, begins): (Option<&WantedRows>, Begins),
     ) -> mlx::Result<Hidden> {
         if let Some(shard) = &self.shard {
             shard.begin_pass();
@@ -145,6 +167,9 @@ impl Model {
             }
             index += spec.mixer.spec().caches().len();
             passed += 1;
+            if begins == Begins::WhileBuilt {
+                mlx::async_eval(stream.arrays())?;
+            }
         }
         Ok(Hidden { stream, behind })
     }
@@ -283,4 +308,47 @@ fn typed(tokens: &Array, vocab: i32, table: &Array) -> mlx::Result<(Array, Array
     }
     let tokens = tokens - &types * &Array::from_slice(&[vocab], &[1])?;
     Ok((tokens, table.take(&types, 0)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use omnibus_kv::{FloatType, KvFormat};
+
+    use super::*;
+    use crate::decoder::PassShape;
+    use crate::kv_format::KvStorage;
+    use crate::ops::Kernels;
+    use crate::weights::{RandomWeights, Source};
+
+    /// Bits of the logits of a pass of three prompts.
+    fn logits(model: &Model, begins: Begins) -> Vec<u32> {
+        let storage = KvStorage::from(KvFormat::Float(FloatType::F32));
+        let pass = PassShape { rows: 40, sequences: vec![20, 3, 17] };
+        let (mut batch, mut cache) = model.first_pass(storage, 16, &pass).unwrap();
+        let tokens: Vec<i32> = (0..40).map(|row| row * 7 % 60).collect();
+        batch.tokens = Array::from_slice(&tokens, &[40]).unwrap();
+        let (ctx, _adapted) = model.context(&batch, &mut cache).unwrap();
+        let made = model.hidden(PassInput::Tokens(&batch.tokens), &ctx, &mut cache, (None, begins)).unwrap();
+        let logits = model.logits_at(made.stream, ctx.logits_at.as_ref().unwrap()).unwrap();
+        let all = cache.arrays().chain([&logits]);
+        mlx::eval(all).unwrap();
+        logits.to_vec::<f32>().unwrap().into_iter().map(f32::to_bits).collect()
+    }
+
+    #[test]
+    fn passes_have_equal_logits_whenever_they_begin() {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+        for name in ["qwen3", "qwen3_moe", "gemma3n", "deepseek_v3", "qwen3_next", "mamba2", "gpt_oss"] {
+            let config = std::fs::read_to_string(fixtures.join(name).join("config.json")).unwrap();
+            for kernels in [Kernels::fastest(), Kernels::Mlx] {
+                let random = RandomWeights::new(name, &config, None).unwrap();
+                let model = Model::load(&Source::Random(random), kernels).unwrap();
+                let whole = logits(&model, Begins::Evaluated);
+                assert!(whole.iter().any(|bits| *bits != whole[0]), "{name}: all logits are equal");
+                assert!(whole == logits(&model, Begins::WhileBuilt), "{name}, {kernels:?}");
+            }
+        }
+    }
 }
