@@ -43,7 +43,7 @@ pub const STEPS: &[Step] = &[
 
 /// Random inputs of tests: the program, the tests by a part of their names, the variable with how many, how many.
 const MUTATIONS: [(&str, &str, &str, u32); 6] = [
-    ("omnibus-engine it", "equal_bits", "OMNIBUS_FUZZ_DRAFTS", 600),
+    ("omnibus-engine it", "equal_bits", "OMNIBUS_FUZZ_DRAFTS", 2_000),
     ("omnibus-server http", "loops_with_random_faults", "OMNIBUS_FUZZ_LOOPS", 10_000),
     ("omnibus-engine it", "random_schemas", "OMNIBUS_FUZZ_SCHEMAS", 10_000),
     ("omnibus-engine mutated_models", "mutated", "OMNIBUS_FUZZ_MODELS", 6_000),
