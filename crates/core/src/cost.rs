@@ -22,6 +22,7 @@ use crate::plan::{Plan, ScheduledSequence};
 use crate::request::Tick;
 pub use drafts::{DraftCost, DraftLoad};
 use rows::Line;
+pub(crate) use rows::ROWS_KNOWN;
 pub use rows::RowCurve;
 pub use transfer::{Transfer, TransferCost, TransferCosts};
 

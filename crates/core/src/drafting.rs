@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::cost::{CostModel, DraftLoad, StepLoad};
+use crate::cost::{CostModel, DraftLoad, ROWS_KNOWN, StepLoad};
 use crate::request::SequenceId;
 
 /// Kinds of drafts.
@@ -18,6 +18,8 @@ pub const DRAFT_KINDS: usize = 8;
 pub const DRAFT_POSITIONS: usize = 8;
 /// The chance before anything was measured.
 const PRIOR: f32 = 0.5;
+/// The chance of what a model or head drafts before anything was measured: most were trained for that.
+const NETWORK_PRIOR: f32 = 0.7;
 /// The weight of the newest draft in the chances of all sequences.
 const SHARED_GAIN: f32 = 0.05;
 /// In those of one sequence.
@@ -41,6 +43,11 @@ const TRIAL_SEQUENCES: usize = 2;
 /// [`DRAFT_KINDS`]; higher ones count as the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DraftKind(pub u8);
+
+impl DraftKind {
+    /// Of a draft model or head.
+    pub const NETWORK: Self = Self(DRAFT_KINDS as u8 - 1);
+}
 
 /// Draft tokens that a proposer has for the next step of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +88,9 @@ struct Chances([[f32; DRAFT_POSITIONS]; DRAFT_KINDS]);
 
 impl Default for Chances {
     fn default() -> Self {
-        Self([[PRIOR; DRAFT_POSITIONS]; DRAFT_KINDS])
+        let mut chances = [[PRIOR; DRAFT_POSITIONS]; DRAFT_KINDS];
+        chances[usize::from(DraftKind::NETWORK.0)] = [NETWORK_PRIOR; DRAFT_POSITIONS];
+        Self(chances)
     }
 }
 
@@ -253,6 +262,9 @@ impl Drafting {
             let candidate = &candidates[slot.at];
             tokens += slot.survival;
             load = load.plus(StepLoad::decode(candidate.computed + 2 + slot.depth));
+            if load.decode_tokens > ROWS_KNOWN {
+                break;
+            }
             if candidate.work == DraftWork::Model {
                 drafting.rounds = drafting.rounds.max(1 + slot.depth);
                 drafting.rows += 1;

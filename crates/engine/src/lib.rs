@@ -116,7 +116,7 @@ pub use settings::{
     AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, DraftPolicy, LongContext, NamedAdapter,
     PreemptionPolicy, PrefixCache, PromptCacheFile, ReplicaRole, Schedule, Settings, WarmUp, WiredLimit,
 };
-pub use speculation::{DraftSource, DraftUsage, Speculation, SpeculationSettings};
+pub use speculation::{DraftOutcome, DraftSource, DraftUsage, Speculation, SpeculationSettings};
 pub use start::{EngineHost, start, start_isolated, start_with, unloaded};
 pub use stats::{
     DiskStats, ExpertStats, GrammarStats, LaunchStats, MediaStats, SCHEDULER_STATISTICS, STATISTICS,
@@ -124,7 +124,7 @@ pub use stats::{
 };
 pub use step_record::StepRecord;
 pub use supervisor::Isolation;
-pub use token_engine::{TokenEngine, TokenReport, TokenUpdate};
+pub use token_engine::{TokenEngine, TokenReport, TokenRequest, TokenUpdate};
 pub use token_logits::TokenLogits;
 pub use transcription::{
     Language, SpeechSegment, SpeechSummary, SpeechTask, SpeechTimes, SpeechWord, Transcription,

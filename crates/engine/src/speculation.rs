@@ -11,7 +11,7 @@ use crate::error::StartError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum DraftSource {
     /// Where there is a draft model or head, that or what followed the same tokens before, whichever makes tokens faster. Else
-    /// the latter on a CPU, and none on a GPU, where that is not measured yet. On a CPU the MTP head of a checkpoint is used.
+    /// the latter. On a CPU the MTP head of a checkpoint is used.
     #[default]
     Auto,
     /// None.
@@ -37,6 +37,21 @@ pub struct SpeculationSettings {
     pub num_draft_tokens: usize,
     /// The directory of what drafts: a smaller model with the same vocabulary, or an EAGLE-3 head.
     pub draft_model: Option<PathBuf>,
+    /// What decides whether draft tokens are accepted.
+    pub outcome: DraftOutcome,
+}
+
+/// What decides whether draft tokens are accepted. All but the first are for benchmarks: of random weights, no draft would be.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum DraftOutcome {
+    /// The tokens that are sampled.
+    #[default]
+    Sampled,
+    /// Chance, vLLM's synthetic acceptance: of the draft tokens at each position so many percent are accepted where those before
+    /// them were. The last counts for later positions, too.
+    Synthetic(Vec<u8>),
+    /// The request's `prediction`, which counts as what is sampled.
+    Recorded,
 }
 
 impl SpeculationSettings {
@@ -70,7 +85,12 @@ impl SpeculationSettings {
 
 impl Default for SpeculationSettings {
     fn default() -> Self {
-        Self { source: DraftSource::default(), num_draft_tokens: 16, draft_model: None }
+        Self {
+            source: DraftSource::default(),
+            num_draft_tokens: 16,
+            draft_model: None,
+            outcome: DraftOutcome::Sampled,
+        }
     }
 }
 

@@ -26,6 +26,23 @@ pub struct TokenEngine {
     requests: u64,
 }
 
+/// A greedy request that nothing but its limit ends.
+#[derive(Debug, Clone, Default)]
+pub struct TokenRequest {
+    /// At least one token.
+    pub prompt: Vec<u32>,
+    /// Tokens of the answer.
+    pub max_new_tokens: usize,
+    /// Zero for none.
+    pub adapter: u128,
+    /// Only requests of equal salt share blocks and recent answers.
+    pub cache_salt: u128,
+    /// Whether it may have draft tokens.
+    pub speculation: Speculation,
+    /// The answer that counts as sampled, with [`DraftOutcome::Recorded`](crate::DraftOutcome::Recorded).
+    pub recorded: Vec<u32>,
+}
+
 /// What the loop reports after an iteration.
 #[derive(Debug, Clone)]
 pub struct TokenReport {
@@ -67,15 +84,15 @@ impl TokenEngine {
         Ok(Self { commands, thread: Some(thread), ready, requests: 0 })
     }
 
-    /// Queues a greedy request that nothing but its limit ends, and returns its number. `adapter`: zero for none. Fails when
-    /// the loop has ended.
-    pub fn submit(&mut self, prompt: Vec<u32>, max_new_tokens: usize, adapter: u128) -> Result<u64, Failure> {
+    /// Queues a request, and returns its number. Fails when the loop has ended.
+    pub fn submit(&mut self, request: TokenRequest) -> Result<u64, Failure> {
         let number = self.requests;
         self.requests += 1;
+        let TokenRequest { prompt, max_new_tokens, adapter, cache_salt, speculation, recorded } = request;
         let job = Job {
             id: JobId(number),
             prompt: prompt.len(),
-            request: core::Request { adapter, ..core::Request::new(prompt, max_new_tokens) },
+            request: core::Request { adapter, cache_salt, ..core::Request::new(prompt, max_new_tokens) },
             sampling: Sampling { seed: Some(number), ..Sampling::greedy() },
             stop_tokens: Vec::new(),
             min_tokens: 0,
@@ -90,9 +107,9 @@ impl TokenEngine {
             token_logits: Vec::new(),
             unattended: 0,
             grammar: None,
-            speculation: Speculation::Off,
+            speculation,
             progress: crate::request::ProgressReports::Off,
-            prediction: Vec::new(),
+            prediction: recorded,
             media: Vec::new(),
             timeout_s: None,
         };

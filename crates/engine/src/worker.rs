@@ -21,6 +21,7 @@ mod media;
 mod memory;
 mod model_runner;
 mod model_traits;
+mod outcome;
 mod padding;
 mod planned_memory;
 mod prompt_file;
@@ -202,7 +203,7 @@ fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -
     };
     let smaller_pools = capacity.smaller.into();
     let grammars = grammars::Grammars::new(source, ready.vocab_size, &settings.grammar_limits);
-    let drafts = drafts_of(settings, asked)?;
+    let drafts = drafts_of(settings, asked);
     Ok(Loaded { ready, device, scheduler, offload, prompt_file, smaller_pools, grammars, drafts, energy })
 }
 
@@ -231,10 +232,12 @@ fn with_processes(
 }
 
 /// What drafts, as the settings say; `None` if nothing does.
-fn drafts_of(settings: &Settings, asked: Option<DraftNetwork>) -> Result<Option<Drafts>, StartError> {
-    let device = mlx::device::default().map_err(StartError::new)?;
-    let proposers = proposer::proposers_of(settings, device, asked);
-    Ok((!proposers.is_empty()).then(|| Drafts::new(proposers, settings.speculation.num_draft_tokens)))
+fn drafts_of(settings: &Settings, asked: Option<DraftNetwork>) -> Option<Drafts> {
+    let proposers = proposer::proposers_of(settings, asked);
+    let speculation = &settings.speculation;
+    let drafts =
+        |proposers| Drafts::new(proposers, speculation.num_draft_tokens).with_outcome(&speculation.outcome);
+    Some(proposers).filter(|proposers| !proposers.is_empty()).map(drafts)
 }
 
 /// What the front gets to know of a loaded model.

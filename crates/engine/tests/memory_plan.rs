@@ -52,7 +52,12 @@ fn drafting(source: DraftSource, draft_model: Option<&Path>) -> Settings {
         max_num_batched_tokens: Some(256),
         max_num_seqs: 8,
         kv_cache_memory: Some(24 << 20),
-        speculation: SpeculationSettings { source, num_draft_tokens: 3, draft_model },
+        speculation: SpeculationSettings {
+            source,
+            num_draft_tokens: 3,
+            draft_model,
+            ..SpeculationSettings::default()
+        },
         ..Settings::default()
     };
     settings.tuning.drafts = DraftPolicy::All;

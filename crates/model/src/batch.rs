@@ -34,7 +34,7 @@ pub struct HiddenRows {
 }
 
 /// Where hidden states are read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HiddenPlace {
     /// The residual stream behind a layer, by its index in the network.

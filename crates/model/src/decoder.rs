@@ -39,8 +39,8 @@ pub use compile_ahead::PassShape;
 pub(crate) use draft_pass::DraftPass;
 pub use launches::StepLaunches;
 use layer::Layer;
-use pass::PassInput;
 pub use pass::PassOutput;
+use pass::{PassInput, copied_rows};
 use stream::StreamEnds;
 
 /// Rows of a step up to which logits of all cost no more than those of some.
@@ -369,15 +369,15 @@ impl Model {
     /// Nothing is computed before the result is evaluated, except that MLX's operations read the initial states
     /// of recurrences, and that CUDA begins with the first layers of a long pass.
     ///
-    /// Logits come for the rows `batch.logits_at` names, in that order; `None` if it names none. Steps that give hidden states, and
-    /// those of a part of a network, are not launched as graphs. After an error `cache` may lack pools
+    /// Logits come for the rows `batch.logits_at` names, in that order; `None` if it names none. Steps of a part
+    /// of a network are not launched as graphs. After an error `cache` may lack pools
     /// ([`KvCache::is_whole`]).
     pub fn forward(&self, batch: &Batch, cache: &mut KvCache) -> mlx::Result<PassOutput> {
         let (mut ctx, _adapted) = self.context(batch, cache)?;
         // Graphs have no place for adapters, nor for features and rows that see later ones, and record no inputs.
         let only_positions = batch.multimodal.as_ref().is_none_or(MultimodalRows::are_positions);
-        let gives_logits_alone = batch.hidden.is_none() && self.blueprint.stage == Stage::Whole;
-        let is_plain = |_: &_| only_positions && gives_logits_alone && self.adapters.are_idle();
+        let is_whole = self.blueprint.stage == Stage::Whole;
+        let is_plain = |_: &_| only_positions && is_whole && self.adapters.are_idle();
         let graphs = self.step_graphs.as_ref().filter(is_plain);
         let rows = batch.tokens.size() as i32;
         let may_be_graph = |wanted: &LogitRows| match wanted {
@@ -391,13 +391,13 @@ impl Model {
             // Padding rows have logits, too, so that fewer shapes occur.
             ctx.logits_at = Some(LogitRows::First(rows));
             let constants = || self.constants();
-            let compute = |tokens: &Array, cache: &mut KvCache| {
-                let logits = self.compute(tokens, &ctx, cache)?;
-                logits.ok_or_else(|| mlx::Error::new("logits"))
-            };
-            if let Some(logits) = graphs.run(batch, &ctx, cache, constants, compute)? {
-                let logits = Some(RowLogits(wanted.of(&logits)?));
-                return Ok(PassOutput { logits, ..PassOutput::default() });
+            let places = batch.hidden.as_ref().map(|hidden| hidden.places.as_slice()).unwrap_or_default();
+            let compute = |tokens: &Array, cache: &mut KvCache| self.of_all_rows(tokens, &ctx, cache, places);
+            if let Some(made) = graphs.run(batch, &ctx, cache, constants, compute)? {
+                let [logits, hidden @ ..] = made.as_slice() else { return Err(mlx::Error::new("logits")) };
+                let logits = Some(RowLogits(wanted.of(logits)?));
+                let hidden = copied_rows(hidden, batch.hidden.as_ref())?;
+                return Ok(PassOutput { logits, hidden, stream: None });
             }
             ctx.logits_at = Some(wanted);
         }

@@ -14,7 +14,7 @@ use comparison::{Comparison, GraphUse, difference};
 use mlx::gpu::{KernelOrder, OtherArrays, StepArrays, StepGraph, StepTrace};
 use mlx::{Array, Dtype};
 
-use crate::batch::Batch;
+use crate::batch::{Batch, HiddenPlace};
 use crate::forward::{ForwardContext, Numbers};
 use crate::kv_cache::KvCache;
 
@@ -37,6 +37,7 @@ pub(crate) struct StepGraphs {
 struct StepShape {
     rows: i32,
     groups: Vec<[i32; 3]>,
+    hidden: Vec<HiddenPlace>,
 }
 
 /// Graphs that are kept. Each takes a few megabytes of the device's memory.
@@ -45,16 +46,17 @@ const GRAPHS_MAX: usize = 48;
 pub(crate) const SEGMENTS_MAX: usize = 4;
 
 impl StepGraphs {
-    /// Logits of all rows, lazily; `None` where the kernels must be launched one by one. `compute`: launches them, for
-    /// logits of all rows. `constants`: all arrays that the model holds.
+    /// Of all rows logits, and hidden states of the places that the batch names, lazily; `None` where the kernels must be launched
+    /// one by one. The next step of this shape writes to the same memory. `compute`: launches them. `constants`: all arrays that the
+    /// model holds.
     pub(crate) fn run(
         &self,
         batch: &Batch,
         ctx: &ForwardContext,
         cache: &mut KvCache,
         constants: impl FnOnce() -> Vec<Array>,
-        compute: impl FnOnce(&Array, &mut KvCache) -> mlx::Result<Array>,
-    ) -> mlx::Result<Option<Array>> {
+        compute: impl FnOnce(&Array, &mut KvCache) -> mlx::Result<Vec<Array>>,
+    ) -> mlx::Result<Option<Vec<Array>>> {
         let tokens = batch.tokens.view(Dtype::I32)?;
         let rows = tokens.size() as i32;
         let graph_use = match ctx.is_repeatable() {
@@ -66,13 +68,14 @@ impl StepGraphs {
             self.launches.set(0);
             return Ok(None);
         };
-        let shape = StepShape { rows, groups: ctx.shapes_of_decode() };
+        let hidden = batch.hidden.as_ref().map(|hidden| hidden.places.clone()).unwrap_or_default();
+        let shape = StepShape { rows, groups: ctx.shapes_of_decode(), hidden };
         let called = inputs(&tokens, &numbers, |numbers| &numbers.host);
         let mut graphs = self.graphs.borrow_mut();
         match graphs.get(&shape) {
             Some(Some(graph)) if graph.fits(&cache.arrays().collect::<Vec<_>>())? => {
                 self.launches.set(graph.launches());
-                return first(graph.call(&called)?).map(Some);
+                return graph.call(&called).map(Some);
             }
             Some(None) => {
                 self.launches.set(0);
@@ -98,7 +101,7 @@ impl StepGraphs {
         let called = graph.as_ref().map(|graph| graph.call(&called)).transpose()?;
         self.graphs.borrow_mut().insert(shape, graph);
         // Without a graph the step is built once more, because its arrays write to pools that were put back.
-        called.map(first).transpose()
+        Ok(called)
     }
 
     /// A new graph of a step; `None` if there is none. Fails where the step cannot be built, and where its comparison cannot be
@@ -109,7 +112,7 @@ impl StepGraphs {
         (tokens, numbers): (&Array, &[&Numbers]),
         cache: &mut KvCache,
         constants: impl FnOnce() -> Vec<Array>,
-        compute: impl FnOnce(&Array, &mut KvCache) -> mlx::Result<Array>,
+        compute: impl FnOnce(&Array, &mut KvCache) -> mlx::Result<Vec<Array>>,
     ) -> mlx::Result<Option<StepGraph>> {
         let pools: Vec<Array> = cache.arrays().cloned().collect();
         let pools: Vec<&Array> = pools.iter().collect();
@@ -125,11 +128,11 @@ impl StepGraphs {
         cache.restore(&pools);
         let computed = computed?;
         let called = inputs(tokens, numbers, |numbers| &numbers.host);
-        let trace = StepTrace::new(&[&computed], &arrays);
+        let trace = StepTrace::new(&computed.iter().collect::<Vec<_>>(), &arrays);
         let found = trace.and_then(|trace| match graph_use {
             GraphUse::None => Ok(None),
             GraphUse::Trusted(order) => few_segments(trace.graph(order)?).map(Some),
-            GraphUse::Compared(order) => self.compared(&trace, order, &called, &computed).map(Some),
+            GraphUse::Compared(order) => self.compared(&trace, order, &called, logits(&computed)?).map(Some),
         });
         let graph = match found {
             Err(error) if !error.is_eval() => {
@@ -144,7 +147,7 @@ impl StepGraphs {
         Ok(graph)
     }
 
-    /// A graph in this order, or in a stricter one, that computes what its kernels compute one by one.
+    /// A graph in this order, or in a stricter one, that computes the logits that its kernels compute one by one.
     fn compared(
         &self,
         trace: &StepTrace,
@@ -153,10 +156,10 @@ impl StepGraphs {
         computed: &Array,
     ) -> mlx::Result<StepGraph> {
         let graph = few_segments(trace.graph(order)?)?;
-        let found = first(graph.call(inputs)?)?;
-        mlx::eval([&found])?;
+        let found = graph.call(inputs)?;
+        mlx::eval(&found)?;
         // Both write the same keys, values and states.
-        let difference = difference(&found, computed)?;
+        let difference = difference(logits(&found)?, computed)?;
         let rows = computed.dim(0)?;
         let Some(difference) = difference else {
             self.comparison.borrow_mut().add_equal(rows);
@@ -224,6 +227,7 @@ fn most_common(names: &[String]) -> String {
     named.join(", ")
 }
 
-fn first(arrays: Vec<Array>) -> mlx::Result<Array> {
-    arrays.into_iter().next().ok_or_else(|| mlx::Error::new("logits"))
+/// What a step makes first.
+fn logits(made: &[Array]) -> mlx::Result<&Array> {
+    made.first().ok_or_else(|| mlx::Error::new("logits"))
 }

@@ -7,16 +7,18 @@ mod adapters;
 mod kernel_times;
 mod limits;
 mod measured;
+mod recorded;
 mod soak;
 mod work;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use omnibus_core::random::Rng;
 use omnibus_engine::{
-    ModelSource, Settings, StartError, Stats, TokenEngine, TokenReport, TokenUpdate, choose_device,
+    ModelSource, Settings, Speculation, StartError, Stats, TokenEngine, TokenReport, TokenRequest,
+    TokenUpdate, choose_device,
 };
 pub use omnibus_model::RandomWeights;
 use omnibus_model::Source;
@@ -25,10 +27,12 @@ pub use adapters::AdapterLoad;
 pub use kernel_times::{KernelShare, PassProfile, ProfiledPass, measure_kernels};
 pub use limits::{DeviceLimits, measure_limits};
 pub use measured::{Decode, HostSplit, MemoryUse, Prefill};
+pub use recorded::{RecordedLoad, RecordedRun, Recording};
 pub use soak::{Soak, SoakLoad, SoakPart};
 pub use work::{ModelWork, StepWork};
 
 use adapters::RandomAdapters;
+use measured::StepReport;
 use work::CacheFormat;
 
 /// Full steps after the last stream has begun that are not measured: the first ones compile kernels and fill caches.
@@ -62,6 +66,8 @@ pub struct DecodeLoad {
     pub steps: usize,
     /// Whether each stream has one of the adapters.
     pub adapted: Adapted,
+    /// Whether they may have draft tokens.
+    pub speculation: Speculation,
 }
 
 impl DecodeLoad {
@@ -145,13 +151,22 @@ impl BenchEngine {
             Adapted::Yes => self.engine.adapters(),
         };
         let adapter = |stream: usize| stream.checked_rem(adapters.len()).map_or(0, |index| adapters[index]);
-        let jobs = (0..load.streams).map(|stream| self.submit(load.prompt(stream), room, adapter(stream)));
-        let jobs = jobs.collect::<Result<Vec<_>, _>>()?;
+        let jobs = (0..load.streams).map(|stream| {
+            let request = TokenRequest {
+                prompt: self.random_tokens(load.prompt(stream).max(1)),
+                max_new_tokens: room,
+                adapter: adapter(stream),
+                speculation: load.speculation,
+                ..TokenRequest::default()
+            };
+            self.submit(request)
+        });
+        let jobs = jobs.collect::<Result<BTreeSet<_>, _>>()?;
         let watched = self.watch(&jobs, load, Instant::now() + timeout);
         let ended = self.cancel(&jobs);
-        let (times, stats) = watched?;
+        let (steps, stats) = watched?;
         ended?;
-        Ok(Decode::of(load, self.work.layers(), &times, &stats))
+        Ok(Decode::of(load, self.work.layers(), &steps, &stats))
     }
 
     /// Measures the time to the first token of prompts of so many tokens, one after the other. Each is computed in full.
@@ -159,11 +174,18 @@ impl BenchEngine {
         mlx::memory::reset_peak_memory();
         let deadline = Instant::now() + timeout;
         let (mut seconds, mut stats) = (Vec::new(), Vec::new());
-        for prompt in 0..=PREFILLS {
+        for number in 0..=PREFILLS {
             let begun = Instant::now();
-            let job = self.submit(tokens, 1, 0)?;
+            let prompt = self.random_tokens(tokens.max(1));
+            let speculation = Speculation::Off;
+            let job = self.submit(TokenRequest {
+                prompt,
+                max_new_tokens: 1,
+                speculation,
+                ..TokenRequest::default()
+            })?;
             let took = (self.first_token(job, deadline, &mut stats)? - begun).as_secs_f64();
-            match prompt {
+            match number {
                 0 => stats.clear(),
                 _ => seconds.push(took),
             }
@@ -171,10 +193,8 @@ impl BenchEngine {
         Ok(Prefill::of(tokens, &seconds, &stats))
     }
 
-    /// Queues a request with a prompt of random tokens.
-    fn submit(&mut self, prompt: usize, max_new_tokens: usize, adapter: u128) -> Result<u64, String> {
-        let tokens = self.random_tokens(prompt.max(1));
-        self.engine.submit(tokens, max_new_tokens, adapter).map_err(|failure| failure.to_string())
+    fn submit(&mut self, request: TokenRequest) -> Result<u64, String> {
+        self.engine.submit(request).map_err(|failure| failure.to_string())
     }
 
     fn random_tokens(&mut self, count: usize) -> Vec<u32> {
@@ -190,39 +210,43 @@ impl BenchEngine {
         })
     }
 
-    /// When each full step after the warm-up was reported, and the statistics sent meanwhile.
+    /// The full steps after the warm-up, and the statistics sent meanwhile.
     fn watch(
         &self,
-        jobs: &[u64],
+        jobs: &BTreeSet<u64>,
         load: DecodeLoad,
         deadline: Instant,
-    ) -> Result<(Vec<Instant>, Vec<Stats>), String> {
-        let mut streams: BTreeMap<u64, usize> = jobs.iter().map(|job| (*job, 0)).collect();
-        let (mut full_steps, mut times, mut stats) = (0, Vec::new(), Vec::new());
+    ) -> Result<(Vec<StepReport>, Vec<Stats>), String> {
+        let mut begun = BTreeSet::new();
+        let (mut full_steps, mut steps, mut stats) = (0, Vec::new(), Vec::new());
         loop {
             let TokenReport { at, updates, stats: latest } = self.next(deadline).map_err(|why| {
-                let begun = streams.values().filter(|tokens| **tokens > 0).count();
+                let begun = begun.len();
                 format!("{why}: {begun} of {} streams decode, {full_steps} full steps", load.streams)
             })?;
-            let mut sampled = 0;
-            for (request, update) in updates {
-                let Some(tokens) = streams.get_mut(&request) else { continue };
+            let (mut answered, mut tokens) = (BTreeSet::new(), 0);
+            for (request, update) in updates.into_iter().filter(|(request, _)| jobs.contains(request)) {
                 match update {
-                    TokenUpdate::Token => (*tokens, sampled) = (*tokens + 1, sampled + 1),
+                    TokenUpdate::Token => {
+                        tokens += 1;
+                        answered.insert(request);
+                    }
                     TokenUpdate::Failed(failure) => return Err(failure.to_string()),
                     TokenUpdate::Finished => return Err(TOO_SHORT.to_owned()),
                     TokenUpdate::Started => {}
                 }
             }
-            full_steps += usize::from(sampled == load.streams);
+            let is_full = answered.len() == load.streams;
+            begun.append(&mut answered);
+            full_steps += usize::from(is_full);
             if full_steps <= WARM_UP_STEPS {
                 continue;
             }
-            times.extend((sampled == load.streams).then_some(at));
+            steps.extend(is_full.then_some(StepReport { at, tokens }));
             stats.extend(latest);
-            let done = times.len() > load.steps && stats.len() > 1;
-            if done || times.len() > load.steps + MORE_STEPS {
-                return Ok((times, stats));
+            let done = steps.len() > load.steps && stats.len() > 1;
+            if done || steps.len() > load.steps + MORE_STEPS {
+                return Ok((steps, stats));
             }
         }
     }
@@ -243,7 +267,7 @@ impl BenchEngine {
     }
 
     /// Ends requests, and waits until they have.
-    fn cancel(&self, jobs: &[u64]) -> Result<(), String> {
+    fn cancel(&self, jobs: &BTreeSet<u64>) -> Result<(), String> {
         let cancelled = jobs.iter().try_for_each(|job| self.engine.cancel(*job));
         cancelled.map_err(|failure| failure.to_string())?;
         let deadline = Instant::now() + CANCEL_TIMEOUT;

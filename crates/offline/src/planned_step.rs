@@ -122,6 +122,8 @@ fn longest_repetition(launches: &[TracedLaunch]) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
+    use omnibus_model::{HiddenPlace, HiddenRows};
+
     use super::*;
 
     /// The groups of launches of these names.
@@ -165,6 +167,34 @@ mod tests {
         let count = |name: &str| step.pass.iter().filter(|launch| launch.name == name).count();
         assert_eq!(count("embed"), 1, "{:#?}", step.pass);
         assert_eq!(step.choice.len(), 1, "{:#?}", step.choice);
+    }
+
+    /// Sizes that all kernels have.
+    const OF_KERNELS: &str = r#"{"model_type": "llama", "hidden_size": 512, "num_hidden_layers": 6,
+        "intermediate_size": 1024, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64,
+        "vocab_size": 1024, "rms_norm_eps": 1e-6, "max_position_embeddings": 256, "torch_dtype": "bfloat16"}"#;
+
+    /// An EAGLE-3 head reads the streams of three layers, an MTP head the final norm.
+    #[test]
+    fn a_step_that_a_draft_head_reads_is_a_graph() {
+        let weights = RandomWeights::new("llama", OF_KERNELS, None).unwrap();
+        let heads = [
+            vec![HiddenPlace::Layer(1), HiddenPlace::Layer(2), HiddenPlace::Layer(4)],
+            vec![HiddenPlace::FinalNorm],
+        ];
+        for places in heads {
+            let launches = mlx::on_planned_gpu(|| {
+                let model = Model::load(&Source::Random(weights.clone()), Kernels::fastest()).unwrap();
+                let storage = KvStorage::from(KvFormat::Float(model.kv_float()));
+                let input = PassInput { sequences: 3, len: 1, context: 100, rows: 4 };
+                let (mut batch, mut cache) = input.build(&model, storage).unwrap();
+                batch.hidden = Some(HiddenRows { rows: vec![0, 1, 2], places: places.clone() });
+                model.step_launches(&batch, &mut cache).unwrap()
+            });
+            let operations: Vec<&str> =
+                launches.pass.iter().filter(|of| of.grid.is_none()).map(|of| of.name.as_str()).collect();
+            assert!(launches.graphs.is_some(), "{places:?}: {operations:?}");
+        }
     }
 
     #[test]

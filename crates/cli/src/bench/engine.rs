@@ -5,13 +5,15 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use omnibus_engine::{Machine, Settings, machine};
+use omnibus_engine::{DraftOutcome, DraftSource, Machine, Settings, Speculation, machine};
 use omnibus_offline::bench::{
-    Adapted, AdapterLoad, BenchEngine, BenchModel, Decode, DecodeLoad, DeviceLimits, HostSplit, MemoryUse,
-    Prefill, RandomWeights, StepWork, measure_limits,
+    Adapted, AdapterLoad, BenchEngine, BenchModel, Decode, DecodeLoad, DeviceLimits, Prefill, RandomWeights,
+    measure_limits,
 };
 use serde::Serialize;
 
+use super::case::Case;
+use super::drafted::DraftedCase;
 use super::presets;
 use crate::error::Error;
 use crate::settings::{Config, EngineBenchSettings, Log};
@@ -38,6 +40,8 @@ pub struct EngineBench {
     pub decode: Vec<Case<Decode>>,
     /// Decoding with an adapter for each stream, if that was measured.
     pub adapted: Vec<AdaptedCase>,
+    /// Decoding with draft tokens of which chance accepts some, if that was measured.
+    pub drafted: Vec<DraftedCase>,
     /// Prefill, if it was measured.
     pub prefill: Option<Case<Prefill>>,
 }
@@ -55,29 +59,6 @@ pub struct AdaptedCase {
     pub speed_ratio: Option<f64>,
 }
 
-/// A measurement beside the device's limit; or why there is none.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub enum Case<T> {
-    /// It was measured.
-    Measured {
-        /// What was measured.
-        #[serde(flatten)]
-        measured: T,
-        /// Milliseconds that the device needs at least.
-        limit_ms: f64,
-        /// That over the measured time.
-        share_of_limit: f64,
-    },
-    /// It failed.
-    Failed {
-        /// Sequences of a step, or tokens of a prompt.
-        case: usize,
-        /// Why.
-        error: String,
-    },
-}
-
 /// Installs the log, and runs the benchmark with a line on stderr after each case.
 pub fn run(config: &Config) -> Result<EngineBench, Error> {
     // Warnings say which kernels and graphs are not used.
@@ -89,7 +70,9 @@ pub fn run(config: &Config) -> Result<EngineBench, Error> {
 pub fn measure(config: &Config) -> Result<EngineBench, Error> {
     let bench = &config.engine_bench;
     let bench_model = bench_model(config)?;
-    let settings = settings(config);
+    let acceptance = bench.synthetic_acceptance.as_slice();
+    let outcome = (!acceptance.is_empty()).then(|| DraftOutcome::Synthetic(acceptance.to_vec()));
+    let settings = settings(config, outcome)?;
     let limits = measure_limits(settings.device).map_err(Error::failed)?;
     output::note(format!(
         "device: reads {:.0} GB/s, {:.2} TFLOP/s in {} products",
@@ -103,21 +86,28 @@ pub fn measure(config: &Config) -> Result<EngineBench, Error> {
     let load_s = begun.elapsed().as_secs_f64();
     output::note(format!("{:.2} GB of weights in {load_s:.1} s", engine.weights_bytes() as f64 / 1e9));
     let timeout = Duration::from_secs_f64(bench.case_timeout_s);
-    let (mut decode, mut adapted) = (Vec::new(), Vec::new());
+    let (mut decode, mut adapted, mut drafted) = (Vec::new(), Vec::new(), Vec::new());
     for streams in &bench.streams {
-        let mut measure = |adapted| {
+        let mut measure = |adapted, speculation| {
             let shortest = bench.shortest_context.unwrap_or(bench.context).min(bench.context);
             let (context, steps) = (bench.context, bench.steps);
-            let load = DecodeLoad { streams: *streams, context, shortest, steps, adapted };
+            let load = DecodeLoad { streams: *streams, context, shortest, steps, adapted, speculation };
             let work = engine.work().decode(load.streams, (context + shortest) / 2);
             Case::of(load.streams, engine.decode(load, timeout), work, &limits)
         };
-        let case = measure(Adapted::No);
+        let case = measure(Adapted::No, Speculation::Off);
         output::note(case.row());
         if adapters.count > 0 {
-            let case = AdaptedCase::of(adapters, &case, measure(Adapted::Yes));
+            let case = AdaptedCase::of(adapters, &case, measure(Adapted::Yes, Speculation::Off));
             output::note(case.row());
             adapted.push(case);
+        }
+        if !acceptance.is_empty() {
+            // The first time, the scheduler learns which drafts are accepted and what they cost. Both begin with the same context.
+            let _learned = measure(Adapted::No, Speculation::Allowed);
+            let case = DraftedCase::of(acceptance, &case, measure(Adapted::No, Speculation::Allowed));
+            output::note(case.row());
+            drafted.push(case);
         }
         decode.push(case);
     }
@@ -138,6 +128,7 @@ pub fn measure(config: &Config) -> Result<EngineBench, Error> {
         load_s,
         decode,
         adapted,
+        drafted,
         prefill,
     })
 }
@@ -172,10 +163,25 @@ fn config_path(name: &str) -> std::path::PathBuf {
     if path.is_dir() { path.join("config.json") } else { path.to_owned() }
 }
 
-/// The engine's settings, with room for the streams.
-fn settings(config: &Config) -> Settings {
+/// The engine's settings, with room for the streams. Without an outcome of draft tokens there are none.
+pub fn settings(config: &Config, outcome: Option<DraftOutcome>) -> Result<Settings, Error> {
     let most = config.engine_bench.streams.iter().copied().max().unwrap_or(1);
-    Settings { max_num_seqs: most, max_queue: config.engine.max_queue.max(most), ..config.engine.clone() }
+    let mut settings = Settings {
+        max_num_seqs: most,
+        max_queue: config.engine.max_queue.max(most),
+        ..config.engine.clone()
+    };
+    match outcome {
+        None => settings.speculation.source = DraftSource::Off,
+        Some(outcome) => {
+            if settings.speculation.source == DraftSource::Auto && settings.speculation.draft_model.is_none()
+            {
+                settings.speculation.source = DraftSource::Ngram;
+            }
+            settings.speculation.outcome = outcome;
+        }
+    }
+    model::with_local_draft(settings)
 }
 
 impl EngineBench {
@@ -184,6 +190,7 @@ impl EngineBench {
         let head = "| case | ms | tokens/s | limit, ms | share | launches a layer | plan, ms | build, ms | dispatch, ms | wait, ms | memory, GB | peak, GB |";
         let rule = "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
         let rows = self.decode.iter().map(Case::row).chain(self.adapted.iter().map(AdaptedCase::row));
+        let rows = rows.chain(self.drafted.iter().map(DraftedCase::row));
         let rows = rows.chain(self.prefill.iter().map(Case::row));
         [head.to_owned(), rule.to_owned()].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
     }
@@ -212,111 +219,5 @@ impl AdaptedCase {
         let ratio =
             self.speed_ratio.map_or(String::new(), |ratio| format!(", {ratio:.2} of the speed without"));
         self.decode.row_of(&format!(", {adapters} adapters of rank {rank}{ratio}"))
-    }
-}
-
-/// What the table needs of a measurement.
-pub trait Measured {
-    /// `16 streams`, `prefill of 2048`.
-    fn label(case: usize) -> &'static str;
-
-    /// Name, milliseconds and tokens per second.
-    fn times(&self) -> (String, f64, f64);
-
-    fn host(&self) -> Option<HostSplit>;
-
-    /// `None` where kernels are launched one by one.
-    fn launches_per_layer(&self) -> Option<f64>;
-
-    fn memory(&self) -> MemoryUse;
-}
-
-impl<T: Measured> Case<T> {
-    fn of(case: usize, measured: Result<T, String>, work: StepWork, limits: &DeviceLimits) -> Self {
-        match measured {
-            Ok(measured) => {
-                let limit_ms = 1e3 * work.limit_s(limits);
-                let (_, ms, _) = measured.times();
-                Self::Measured { measured, limit_ms, share_of_limit: limit_ms / ms.max(f64::MIN_POSITIVE) }
-            }
-            Err(error) => Self::Failed { case, error },
-        }
-    }
-
-    /// A row of the table.
-    fn row(&self) -> String {
-        self.row_of("")
-    }
-
-    /// A row of the table with more words in its name.
-    fn row_of(&self, more: &str) -> String {
-        match self {
-            Self::Measured { measured, limit_ms, share_of_limit } => {
-                let (name, ms, rate) = measured.times();
-                let host = measured.host().map_or("– | – | – | –".to_owned(), |host| {
-                    let HostSplit { plan_ms, build_ms, dispatch_ms, wait_ms } = host;
-                    format!("{plan_ms:.2} | {build_ms:.2} | {dispatch_ms:.2} | {wait_ms:.2}")
-                });
-                let launches = measured.launches_per_layer();
-                let launches = launches.map_or("–".to_owned(), |launches| format!("{launches:.1}"));
-                let MemoryUse { active_bytes, peak_bytes, .. } = measured.memory();
-                let [active, peak] = [active_bytes, peak_bytes].map(|bytes| bytes as f64 / 1e9);
-                format!(
-                    "| {name}{more} | {ms:.2} | {rate:.0} | {limit_ms:.3} | {share_of_limit:.2} | {launches} | {host} | {active:.2} | {peak:.2} |"
-                )
-            }
-            Self::Failed { case, error } => {
-                format!(
-                    "| {case} {}{more} | {error} | – | – | – | – | – | – | – | – | – | – |",
-                    T::label(*case)
-                )
-            }
-        }
-    }
-}
-
-impl Measured for Decode {
-    fn label(case: usize) -> &'static str {
-        if case == 1 { "stream" } else { "streams" }
-    }
-
-    fn times(&self) -> (String, f64, f64) {
-        let Self { streams, context, .. } = self;
-        let name = format!("decode, {streams} {} at {context}", Self::label(*streams));
-        (name, self.step_ms, self.tokens_per_s)
-    }
-
-    fn host(&self) -> Option<HostSplit> {
-        self.host
-    }
-
-    fn launches_per_layer(&self) -> Option<f64> {
-        self.launches_per_layer
-    }
-
-    fn memory(&self) -> MemoryUse {
-        self.memory
-    }
-}
-
-impl Measured for Prefill {
-    fn label(_case: usize) -> &'static str {
-        "tokens of prefill"
-    }
-
-    fn times(&self) -> (String, f64, f64) {
-        (format!("prefill of {}", self.tokens), self.ms, self.tokens_per_s)
-    }
-
-    fn host(&self) -> Option<HostSplit> {
-        self.host
-    }
-
-    fn launches_per_layer(&self) -> Option<f64> {
-        None
-    }
-
-    fn memory(&self) -> MemoryUse {
-        self.memory
     }
 }

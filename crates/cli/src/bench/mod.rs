@@ -2,7 +2,9 @@
 //!
 //! Invariant: load is measured as a client does, over HTTP only. `sim` measures nothing.
 
+mod case;
 mod client;
+mod drafted;
 mod energy;
 mod engine;
 mod load;
@@ -11,6 +13,7 @@ mod prefix;
 mod presets;
 mod profile;
 mod prompts;
+mod recorded;
 pub mod report;
 mod round;
 mod sim;
@@ -23,6 +26,7 @@ pub use load::measure;
 pub use prefix::measure as measure_prefix;
 pub use presets::PRESETS;
 pub use profile::{run as profile_kernels, tables as profile_tables};
+pub use recorded::run as measure_recorded;
 pub use sim::{Simulation, simulate};
 pub use speculation::run as measure_speculation;
 pub use summary::Summary;

@@ -4,20 +4,25 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use crate::bench::{measure_engine, profile_kernels, profile_tables};
+use crate::bench::{measure_engine, measure_recorded, profile_kernels, profile_tables};
 use crate::error::Error;
 use crate::output;
 use crate::settings::{Config, Measured, Output};
 
 /// Runs the benchmark and prints its results. Exit code 1 when nothing could be measured.
 pub fn run(config: &Config) -> Result<ExitCode, Error> {
-    match config.engine_bench.measured {
-        Measured::Kernels => {
+    match (config.engine_bench.measured, &config.engine_bench.recorded) {
+        (Measured::Steps, Some(file)) => {
+            let results = measure_recorded(config, file)?;
+            print(config, &results, || results.table())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        (Measured::Kernels, _) => {
             let profiles = profile_kernels(config)?;
             print(config, &profiles, || profile_tables(&profiles))?;
             Ok(ExitCode::SUCCESS)
         }
-        Measured::Steps => {
+        (Measured::Steps, None) => {
             let results = measure_engine(config)?;
             print(config, &results, || results.table())?;
             Ok(ExitCode::from(u8::from(results.is_failure())))

@@ -403,6 +403,11 @@ pub struct EngineBenchSettings {
     pub adapters: usize,
     /// Their rank.
     pub adapter_rank: usize,
+    /// Percent of the draft tokens that are accepted at each position, in a further measurement of each number of streams; none
+    /// without it.
+    pub synthetic_acceptance: Vec<u8>,
+    /// A file with answers that are given again.
+    pub recorded: Option<PathBuf>,
     /// Seconds after which a case is given up.
     pub case_timeout_s: f64,
     /// What is measured.

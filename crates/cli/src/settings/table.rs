@@ -170,6 +170,7 @@ const DRAFTED: &[CommandName] = &[
     CommandName::Generate,
     CommandName::Chat,
     CommandName::Run,
+    CommandName::BenchEngine,
     CommandName::BenchSpeculation,
     CommandName::BenchEnergy,
     CommandName::Plan,

@@ -69,6 +69,8 @@ fn wrong_usage_is_exit_code_2() {
     check_wrong_usage(&["bench", "engine", "--random-weights", "/nowhere"], "presets are qwen3-0.6b");
     check_wrong_usage(&["bench", "engine", "--quantize", "4"], "--random-weights");
     check_wrong_usage(&["bench", "engine", "--streams", "4,x"], "integers");
+    check_wrong_usage(&["bench", "engine", "--synthetic-acceptance", "101"], "100");
+    check_wrong_usage(&["bench", "engine", "--recorded", "/nowhere"], "--recorded: /nowhere");
 }
 
 #[test]
@@ -347,6 +349,32 @@ fn bench_engine_measures_steps_beside_the_limits_of_the_device() {
         assert!(case["limit_ms"].as_f64().unwrap() > 0.0, "{case}");
         assert!(case["tokens_per_s"].as_f64().unwrap() > 0.0, "{case}");
     }
+}
+
+#[test]
+fn bench_engine_measures_drafts_that_chance_accepts() {
+    let arguments = "bench engine --streams 2 --context 24 --steps 4 --synthetic-acceptance 100 --num-draft-tokens 2 \
+         --draft-policy all --json";
+    let results: Value =
+        serde_json::from_str(&result(&arguments.split_whitespace().collect::<Vec<_>>())).unwrap();
+    let case = &results["drafted"][0];
+    assert_eq!(case["decode"]["tokens_per_step"], 3.0, "{case}");
+    assert!(case["speed_ratio"].as_f64().unwrap() > 0.0, "{case}");
+}
+
+#[test]
+fn bench_engine_gives_recorded_answers_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("answers.jsonl");
+    let recorded = r#"{"prompt": [5, 6, 7, 8, 9, 10, 11, 12, 5, 6], "answer": [7, 8, 9, 10, 11, 12]}"#;
+    std::fs::write(&file, recorded).unwrap();
+    let arguments = "bench engine --streams 1 --draft-policy all --json --recorded";
+    let arguments: Vec<&str> = arguments.split(' ').chain([file.to_str().unwrap()]).collect();
+    let results: Value = serde_json::from_str(&result(&arguments)).unwrap();
+    let case = &results["cases"][0];
+    assert!(case["drafted"]["tokens_per_step"].as_f64().unwrap() > 1.5, "{case}");
+    std::fs::write(&file, "{\"prompt\": [1]}\n").unwrap();
+    check_wrong_usage(&arguments, "line 1: missing field `answer`");
 }
 
 #[test]

@@ -21,6 +21,9 @@ pub struct DraftCost {
     moments: Moments<2>,
 }
 
+/// Calls that are not believed: a GPU compiles kernels in the first ones, and what seems dear is not tried again for long.
+const CALLS_MIN: u64 = 16;
+
 /// What drafting computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DraftLoad {
@@ -31,8 +34,11 @@ pub struct DraftLoad {
 }
 
 impl DraftCost {
-    /// Expected microseconds. Zero without measurements.
+    /// Expected microseconds. Zero before a few calls were measured.
     pub fn predict(&self, load: DraftLoad) -> f64 {
+        if self.samples < CALLS_MIN {
+            return 0.0;
+        }
         self.round_us * load.rounds as f64 + self.row_us * load.rows as f64
     }
 
@@ -56,6 +62,21 @@ impl DraftCost {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Kernels are compiled in the first calls of each number of rounds.
+    #[test]
+    fn the_first_calls_do_not_make_drafts_dear() {
+        let mut cost = DraftCost::default();
+        for (rounds, took) in [(3, 2_000_000), (3, 5_000), (2, 300_000)] {
+            cost.learn(DraftLoad { rounds, rows: rounds }, took);
+            assert_eq!(cost.predict(DraftLoad { rounds: 3, rows: 3 }), 0.0);
+        }
+        (0..20).for_each(|at| {
+            cost.learn(DraftLoad { rounds: 1 + at % 3, rows: 1 + at % 3 }, 1_500 * (1 + at % 3) as Tick)
+        });
+        let expected = cost.predict(DraftLoad { rounds: 3, rows: 3 });
+        assert!((3_000.0..6_000.0).contains(&expected), "{expected}: {cost:?}");
+    }
 
     #[test]
     fn rounds_and_rows_have_their_own_costs() {

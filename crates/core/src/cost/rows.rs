@@ -6,6 +6,11 @@ use serde::{Deserialize, Serialize};
 /// Numbers of rows whose time is kept.
 const KNOTS: [f64; 16] =
     [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0, 192.0, 256.0];
+/// Beyond so many rows nothing is known.
+pub(crate) const ROWS_KNOWN: f64 = 256.0;
+/// By how much longer than expected the first step of a number of rows may have taken, as a share, where others would be outliers:
+/// kernels change with the number of rows, and nothing else tells by how much.
+const FIRST_OFF: f64 = 1.0;
 /// The weight of the newest step in a time.
 const GAIN: f64 = 0.1;
 
@@ -44,10 +49,14 @@ impl RowCurve {
         us + line.row_us * (rows - before)
     }
 
-    /// Learns from a step of so many rows. A time further than `most_off` from the expected one counts as that far.
+    /// Learns from a step of so many rows. A time further than `most_off` from the expected one counts as that far; the first one of a
+    /// number of rows has more room.
     pub(super) fn learn(&mut self, rows: f64, us: f64, line: Line, most_off: f64) {
-        let off = (us - self.at(rows, line)).clamp(-most_off, most_off);
-        for (at, share) in neighbors(rows) {
+        let (expected, neighbors) = (self.at(rows, line), neighbors(rows));
+        let is_first = neighbors.iter().any(|(at, _)| self.0[*at].samples == 0);
+        let most_off = if is_first { most_off.max(FIRST_OFF * expected) } else { most_off };
+        let off = (us - expected).clamp(-most_off, most_off);
+        for (at, share) in neighbors {
             let known = self.at(KNOTS[at], line);
             let own = &mut self.0[at];
             let gain = GAIN.max(1.0 / (own.samples + 1) as f64);
@@ -94,8 +103,20 @@ mod tests {
     #[test]
     fn one_late_step_is_not_the_time_of_all() {
         let mut curve = RowCurve::default();
+        (0..2).for_each(|_| curve.learn(4.0, 140.0, LINE, 14.0));
         curve.learn(4.0, 10_000.0, LINE, 14.0);
-        assert_eq!(curve.at(4.0, LINE), 154.0);
+        assert!((curve.at(4.0, LINE) - 144.7).abs() < 0.1, "{curve:?}");
+    }
+
+    /// A step of more rows than before may use other kernels.
+    #[test]
+    fn a_knee_is_learned_at_once() {
+        let mut curve = RowCurve::default();
+        (0..50).for_each(|_| curve.learn(64.0, 740.0, LINE, 14.0));
+        curve.learn(128.0, 2_000.0, LINE, 14.0);
+        assert_eq!(curve.at(128.0, LINE), 2_000.0);
+        curve.learn(256.0, 90_000.0, LINE, 14.0);
+        assert_eq!(curve.at(256.0, LINE), 2.0 * (2_000.0 + 1_280.0), "an outlier is not believed");
     }
 
     #[test]

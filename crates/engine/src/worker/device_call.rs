@@ -192,6 +192,8 @@ pub(super) struct StepResult {
     pub(super) sampled: Vec<Option<TokenLogprobs>>,
     /// What was requested of prompts, by sequence.
     pub(super) prompts: Vec<(SequenceId, JobUpdate)>,
+    /// Whether kernels or graphs were built since the step before was read. What a step takes then says nothing of others.
+    pub(super) built: bool,
 }
 
 /// Statistics of a device.

@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use omnibus_core::{DraftLoad, DraftOffer, DraftWork, SequenceId};
 
 use super::device_client::DeviceClient;
+use super::outcome::AnswerPlace;
 use super::proposer::{DraftContext, DraftTokens, Promised, Proposal, Proposer};
+use crate::message::TokenLogprobs;
+use crate::speculation::DraftOutcome;
 
 /// The weight of the newest measurement in the time that a step costs more that is not planned ahead.
 const HOST_GAIN: f64 = 0.1;
@@ -24,6 +27,8 @@ pub(super) struct Drafts {
     host_us: f64,
     /// How long draft tokens of the next step took to compute.
     computing: Duration,
+    /// What decides whether they are accepted.
+    outcome: DraftOutcome,
 }
 
 /// The draft tokens of a sequence's next step.
@@ -48,7 +53,32 @@ pub(super) struct Drafted {
 
 impl Drafts {
     pub(super) fn new(proposers: Vec<Box<dyn Proposer>>, most: usize) -> Self {
-        Self { proposers, most, next: BTreeMap::new(), host_us: 0.0, computing: Duration::ZERO }
+        Self {
+            proposers,
+            most,
+            next: BTreeMap::new(),
+            host_us: 0.0,
+            computing: Duration::ZERO,
+            outcome: DraftOutcome::Sampled,
+        }
+    }
+
+    /// With something else than what is sampled to decide whether they are accepted.
+    pub(super) fn with_outcome(self, outcome: &DraftOutcome) -> Self {
+        Self { outcome: outcome.clone(), ..self }
+    }
+
+    /// Changes what was sampled for a sequence to what counts as sampled.
+    pub(super) fn decide(&self, place: AnswerPlace<'_>, drafts: &[u32], rows: &mut [Option<TokenLogprobs>]) {
+        self.outcome.decide(place, drafts, rows);
+    }
+
+    /// What the client expects of an answer, as far as a proposer may know it.
+    pub(super) fn prediction<'a>(&self, prediction: &'a [u32]) -> &'a [u32] {
+        match self.outcome {
+            DraftOutcome::Sampled | DraftOutcome::Synthetic(_) => prediction,
+            DraftOutcome::Recorded => &[],
+        }
     }
 
     /// Most draft tokens of a sequence in a step.
@@ -126,7 +156,8 @@ impl Drafts {
         self.proposers.iter_mut().for_each(|proposer| proposer.clear());
     }
 
-    /// The device has waited so long for the next step, where it need not have. That includes computing its draft tokens.
+    /// So long passed between a step's results and the launch of the next, where that might have been launched before. That includes
+    /// computing its draft tokens.
     pub(super) fn add_host_time(&mut self, waited: Duration) {
         let waited = waited.saturating_sub(self.computing);
         if waited < HOST_TIME_MAX {

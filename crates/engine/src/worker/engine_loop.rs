@@ -324,7 +324,8 @@ impl EngineLoop {
             && let Some(read) =
                 self.last_read_at.filter(|_| self.in_flight.is_empty() && self.device.traits().depth > 1)
         {
-            drafts.add_host_time(read.elapsed());
+            // What follows is in the time that the step takes.
+            drafts.add_host_time(started.saturating_duration_since(read));
         }
         let (rows, record) = (self.energy_rows(plan), self.recorded(plan));
         let (plan, superseded) = (plan.id, BTreeSet::new());
@@ -438,7 +439,7 @@ impl EngineLoop {
         let waiting = Instant::now();
         let result = catch_panic(|| self.device.read(step.plan.0));
         self.stats.add_waiting(waiting.elapsed());
-        let StepResult { sampled, prompts } = result?;
+        let StepResult { sampled, prompts, built } = result?;
         let took = self.took(&step);
         self.share_energy(&step.rows);
         tracing::trace!(step = step.plan.0, took_us = took, "step read");
@@ -451,7 +452,8 @@ impl EngineLoop {
         // Events come in the order of the rows, so each token is found with its log-probability in one pass.
         let mut accepted = accepted.into_iter();
         let committing = Instant::now();
-        let events = self.scheduler.commit(Outcome { plan: step.plan, outputs, took: Some(took) });
+        let events =
+            self.scheduler.commit(Outcome { plan: step.plan, outputs, took: (!built).then_some(took) });
         self.stats.add_planning(committing.elapsed());
         for event in events {
             match event {

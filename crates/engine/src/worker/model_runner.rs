@@ -50,6 +50,8 @@ pub(super) struct ModelRunner {
     copy: Option<Vec<BlockBytes>>,
     /// The prompt cache file that every prompt continues.
     prompt_cache: Option<Rc<PromptCache>>,
+    /// Kernels and graphs that were built when the last step was read.
+    built: (u64, u64),
 }
 
 #[allow(clippy::large_enum_variant, reason = "one a step in flight")]
@@ -109,6 +111,7 @@ impl ModelRunner {
             model,
             blocks,
             allocation: Allocation::Done,
+            built: (0, 0),
             block_size: capacity.block_size,
             storage: capacity.storage,
             padding,
@@ -437,7 +440,10 @@ impl ModelRunner {
         if let Some(why) = self.model.expert_memory().and_then(mlx::cpu::ExpertMemory::take_failure) {
             return Err(mlx::Error::new(why));
         }
-        Ok(StepResult { sampled, prompts: prompts.concat() })
+        let launches = self.model.launches();
+        let built = (launches.compiled_kernels_total, launches.step_graphs_total);
+        let built_before = std::mem::replace(&mut self.built, built);
+        Ok(StepResult { sampled, prompts: prompts.concat(), built: built != built_before })
     }
 
     /// Drops all steps and sequences and allocates the KV cache again, after a failure.

@@ -5,10 +5,10 @@
 
 mod model;
 mod ngram;
+mod synthetic;
 
 use std::ops::Range;
 
-use mlx::device::Device;
 use omnibus_core::{AcceptedTokens, DraftKind, DraftLoad, SequenceId};
 use omnibus_kv::BlockTable;
 
@@ -16,9 +16,10 @@ use super::device_client::DeviceClient;
 use super::drafting::{DraftReads, LoadedDrafter};
 use crate::message::TokenLogprobs;
 use crate::settings::Settings;
-use crate::speculation::DraftSource;
+use crate::speculation::{DraftOutcome, DraftSource};
 use model::ModelProposer;
 use ngram::NgramProposer;
+use synthetic::SyntheticProposer;
 
 /// Proposes draft tokens.
 pub(super) trait Proposer: Send {
@@ -119,21 +120,22 @@ impl DraftNetwork {
     }
 }
 
-/// The proposers that the settings name, for a model on a device.
-pub(super) fn proposers_of(
-    settings: &Settings,
-    device: Device,
-    draft: Option<DraftNetwork>,
-) -> Vec<Box<dyn Proposer>> {
-    let ngram = || -> Box<dyn Proposer> { Box::new(NgramProposer::default()) };
+/// The proposers that the settings name.
+pub(super) fn proposers_of(settings: &Settings, draft: Option<DraftNetwork>) -> Vec<Box<dyn Proposer>> {
+    let ngram = || -> Box<dyn Proposer> {
+        match settings.speculation.outcome {
+            DraftOutcome::Synthetic(_) => Box::new(SyntheticProposer),
+            DraftOutcome::Sampled | DraftOutcome::Recorded => Box::new(NgramProposer::default()),
+        }
+    };
     let model = |network| -> Box<dyn Proposer> {
         Box::new(ModelProposer::new(settings.block_size, settings.step_tokens(), network))
     };
-    match (settings.speculation.source, device, draft) {
-        (DraftSource::Off, ..) | (DraftSource::Auto, Device::Gpu, None) => Vec::new(),
-        (DraftSource::Auto, _, Some(network)) => vec![ngram(), model(network)],
-        (DraftSource::Auto, Device::Cpu, None) | (DraftSource::Ngram, ..) => vec![ngram()],
-        (DraftSource::Model | DraftSource::Mtp | DraftSource::Eagle3 | DraftSource::Dflash, _, network) => {
+    match (settings.speculation.source, draft) {
+        (DraftSource::Off, _) => Vec::new(),
+        (DraftSource::Auto, Some(network)) => vec![ngram(), model(network)],
+        (DraftSource::Auto, None) | (DraftSource::Ngram, _) => vec![ngram()],
+        (DraftSource::Model | DraftSource::Mtp | DraftSource::Eagle3 | DraftSource::Dflash, network) => {
             network.map(model).into_iter().collect()
         }
     }

@@ -24,7 +24,12 @@ pub fn settings(source: DraftSource, draft_model: Option<&Path>) -> Settings {
     let draft_model = draft_model.map(Path::to_owned);
     let mut settings = Settings {
         max_num_batched_tokens: Some(200),
-        speculation: SpeculationSettings { source, num_draft_tokens: 6, draft_model },
+        speculation: SpeculationSettings {
+            source,
+            num_draft_tokens: 6,
+            draft_model,
+            ..SpeculationSettings::default()
+        },
         ..Settings::default()
     };
     settings.tuning.drafts = DraftPolicy::All;

@@ -12,7 +12,7 @@ use crate::step_graphs::SEGMENTS_MAX;
 /// What a decode step launches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepLaunches {
-    /// From tokens to logits, in an order in which they can run.
+    /// From tokens to logits and hidden states, in an order in which they can run.
     pub pass: Vec<TracedLaunch>,
     /// From logits to tokens; empty where no kernel of ours chooses them.
     pub choice: Vec<TracedLaunch>,
@@ -30,9 +30,10 @@ impl Model {
         let rows = batch.tokens.size() as i32;
         ctx.logits_at = Some(LogitRows::First(rows));
         let tokens = batch.tokens.view(Dtype::I32)?;
-        let computed = self.compute(&tokens, &ctx, cache);
+        let places = batch.hidden.as_ref().map(|hidden| hidden.places.as_slice()).unwrap_or_default();
+        let computed = self.of_all_rows(&tokens, &ctx, cache, places);
         cache.restore(&pools);
-        let logits = computed?.ok_or_else(|| mlx::Error::new("a pass with logits"))?;
+        let computed = computed?;
         let numbers: Option<Vec<&Numbers>> = ctx.numbers_of_decode();
         let held = self.params.arrays();
         // A graph gets tokens and numbers copied to their place; other passes upload them with a kernel.
@@ -40,7 +41,7 @@ impl Model {
         let inputs: Vec<&Array> = held.iter().chain(given).collect();
         let arrays =
             StepArrays { inputs: &inputs, constants: &[], borrowed: &pools, others: OtherArrays::Held };
-        let trace = StepTrace::new(&[&logits], &arrays)?;
+        let trace = StepTrace::new(&computed.iter().collect::<Vec<_>>(), &arrays)?;
         let graphs = Some(trace.graphs()).filter(|graphs| (1..=SEGMENTS_MAX).contains(graphs));
         Ok(StepLaunches {
             pass: trace.launches(),

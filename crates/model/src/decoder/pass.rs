@@ -11,6 +11,7 @@ use crate::blueprint::{Head, Passes};
 use crate::forward::{ForwardContext, LogitRows};
 use crate::kv_cache::KvCache;
 use crate::ops::LayerContext;
+use crate::take_rows::take_rows;
 
 /// What a pass gives.
 #[derive(Default)]
@@ -46,7 +47,10 @@ pub(super) enum Begins {
 
 /// The fewest rows of a pass that begins while it is built: each layer costs the host one more launch, and a device that has few
 /// rows waits for the host.
-const ROWS_WHILE_BUILT: usize = 256;
+const ROWS_WHILE_BUILT: usize = 65;
+/// The fewest rows of a pass that begins while it is built, where each sequence has one row: such a pass is built while the one
+/// before it computes.
+const DECODED_WHILE_BUILT: usize = 256;
 
 /// What the layers of a pass made.
 pub(super) struct Hidden {
@@ -93,20 +97,8 @@ impl Model {
     ) -> mlx::Result<PassOutput> {
         let wanted = batch.hidden.as_ref().map(|hidden| self.wanted(hidden, ctx)).transpose()?;
         let made = self.hidden(input, ctx, cache, (wanted.as_ref(), self.begins(batch)))?;
-        let hidden = match &wanted {
-            Some(WantedRows { rows, places }) => {
-                let of_place = |place: &HiddenPlace| match place {
-                    HiddenPlace::FinalNorm => {
-                        self.adapters.of_rows(rows, || self.normed(made.stream.clone(), rows))
-                    }
-                    HiddenPlace::Layer(layer) => {
-                        made.behind.get(layer).cloned().ok_or_else(|| mlx::Error::new("a layer of the pass"))
-                    }
-                };
-                places.iter().map(of_place).collect::<mlx::Result<_>>()?
-            }
-            None => Vec::new(),
-        };
+        let hidden =
+            wanted.as_ref().map(|wanted| self.hidden_at(&made, wanted)).transpose()?.unwrap_or_default();
         if !self.blueprint.stage.gives_logits() {
             return Ok(PassOutput { logits: None, hidden, stream: Some(made.stream.plain()?) });
         }
@@ -115,6 +107,17 @@ impl Model {
             None => None,
         };
         Ok(PassOutput { logits, hidden, stream: None })
+    }
+
+    /// Hidden states of the wanted rows, `[n, hidden]` of each place.
+    fn hidden_at(&self, made: &Hidden, WantedRows { rows, places }: &WantedRows) -> mlx::Result<Vec<Array>> {
+        let of_place = |place: &HiddenPlace| match place {
+            HiddenPlace::FinalNorm => self.adapters.of_rows(rows, || self.normed(made.stream.clone(), rows)),
+            HiddenPlace::Layer(layer) => {
+                made.behind.get(layer).cloned().ok_or_else(|| mlx::Error::new("a layer of the pass"))
+            }
+        };
+        places.iter().map(of_place).collect()
     }
 
     /// Float32 logits of the rows that the pass names, `[n, vocab]`.
@@ -128,10 +131,28 @@ impl Model {
         ctx.logits_at.as_ref().map(|rows| self.logits_at(made.stream, rows)).transpose()
     }
 
+    /// Float32 logits of all rows of a pass, `[T, vocab]`, and their hidden states of these places, `[T, hidden]` each.
+    pub(super) fn of_all_rows(
+        &self,
+        tokens: &Array,
+        ctx: &ForwardContext,
+        cache: &mut KvCache,
+        places: &[HiddenPlace],
+    ) -> mlx::Result<Vec<Array>> {
+        let all = || LogitRows::First(tokens.size() as i32);
+        let wanted = WantedRows { rows: all(), places };
+        let made = self.hidden(PassInput::Tokens(tokens), ctx, cache, (Some(&wanted), Begins::Evaluated))?;
+        let hidden = self.hidden_at(&made, &wanted)?;
+        let logits = self.logits_at(made.stream, &all())?;
+        Ok(std::iter::once(logits).chain(hidden).collect())
+    }
+
     /// When a pass begins that is no graph.
     fn begins(&self, batch: &Batch) -> Begins {
+        let decodes = batch.segments.iter().all(|segment| segment.len == 1);
+        let least = if decodes { DECODED_WHILE_BUILT } else { ROWS_WHILE_BUILT };
         match &self.step_graphs {
-            Some(_) if batch.tokens.size() >= ROWS_WHILE_BUILT => Begins::WhileBuilt,
+            Some(_) if batch.tokens.size() >= least => Begins::WhileBuilt,
             _ => Begins::Evaluated,
         }
     }
@@ -297,6 +318,14 @@ impl Model {
             None => Ok(x),
         }
     }
+}
+
+/// Some rows of hidden states of all rows, in memory of their own. `hidden`: of each place, `[T, hidden]`.
+pub(super) fn copied_rows(hidden: &[Array], wanted: Option<&HiddenRows>) -> mlx::Result<Vec<Array>> {
+    let Some(wanted) = wanted else { return Ok(Vec::new()) };
+    let rows: Vec<i32> = wanted.rows.iter().map(|row| *row as i32).collect();
+    let rows = Array::from_slice(&rows, &[rows.len() as i32])?;
+    hidden.iter().map(|states| take_rows(states, &rows)).collect()
 }
 
 /// Tokens without their types, `[T]` i32, and embeddings of their types, `[T, hidden]`. `table`: `[types, hidden]`.

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::mixers::Mixer;
 use crate::pattern::Pattern;
 use crate::rewrite::WeightRewrite;
-use crate::weights::{Source, Weights};
+use crate::weights::{RandomWeights, Source, Weights};
 
 /// Where a checkpoint has the text model's tensors.
 const PREFIXES: [&str; 3] = ["model.language_model", "language_model.model", "model"];
@@ -106,10 +106,20 @@ impl Form {
 
 /// A checkpoint's head: its network, and tensors that it is among. `None` without a head of a known form.
 pub(crate) fn found(source: &Source, target: &Blueprint) -> Result<Option<(Blueprint, Weights)>, Error> {
-    match source.mtp_weights()? {
-        Some(weights) => Ok(apart(target, weights)),
-        None => among(target, source.weights()?),
+    match (source, source.mtp_weights()?) {
+        (Source::Random(random), _) => made(random, target),
+        (_, Some(weights)) => Ok(apart(target, weights)),
+        (_, None) => among(target, source.weights()?),
     }
+}
+
+/// A head of random weights. `None` if the target has no layer like it.
+fn made(random: &RandomWeights, target: &Blueprint) -> Result<Option<(Blueprint, Weights)>, Error> {
+    let Some(layer) = layer_like(target) else { return Ok(None) };
+    let blueprint =
+        Blueprint { rewrites: Vec::new(), ..network(target, layer, Head::Target, TokenTable::Target) };
+    let weights = random.weights_of(&blueprint.manifest())?;
+    Ok(Some((blueprint, weights)))
 }
 
 /// A head among the tensors of a checkpoint.

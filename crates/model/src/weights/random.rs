@@ -95,10 +95,15 @@ impl RandomWeights {
         self.0.manifest.0.iter().map(|(name, shape)| self.tensor_bytes(name, shape)).sum()
     }
 
-    /// Every tensor, lazy. Matrices are uniform with a variance of one over their inputs, weights of norms are ones.
+    /// Every tensor, lazy.
     pub(super) fn weights(&self) -> mlx::Result<Weights> {
+        self.weights_of(&self.0.manifest)
+    }
+
+    /// Every tensor of a network, lazy. Matrices are uniform with a variance of one over their inputs, weights of norms are ones.
+    pub(crate) fn weights_of(&self, network: &Manifest) -> mlx::Result<Weights> {
         let mut weights = Weights::new();
-        for (seed, (name, shape)) in self.0.manifest.0.iter().enumerate() {
+        for (seed, (name, shape)) in network.0.iter().enumerate() {
             let tensor = self.tensor(name, shape, seed as u64)?;
             let Some(choice) = self.packing(name, shape) else {
                 weights.insert(name.clone(), tensor);

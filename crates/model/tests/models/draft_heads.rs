@@ -9,7 +9,7 @@ use omnibus_kv::{BlockId, BlockTable};
 use omnibus_model::convert::{Conversion, Packing, Recipe, SHARD_BYTES};
 use omnibus_model::{
     Batch, DraftBlock, DraftHead, DraftHeadOutput, HiddenRows, Kernels, KvCache, KvCacheGroup, Model,
-    MultimodalRows, QuantizationChoice, Segment, Source, SpanRuns,
+    MultimodalRows, QuantizationChoice, RandomWeights, Segment, Source, SpanRuns,
 };
 use serde_json::Value;
 
@@ -299,6 +299,25 @@ fn a_checkpoint_without_a_head_has_none() {
     let source = checkpoint(&at, "without");
     let target = Model::load(&source, Kernels::Mlx).unwrap();
     assert!(DraftHead::of_checkpoint(&source, &target).unwrap().is_none());
+}
+
+/// For benchmarks: any model of random weights has one.
+#[test]
+fn random_weights_have_a_head_like_their_last_layer() {
+    let config = std::fs::read_to_string(folder("eagle3.llama").join("target/config.json")).unwrap();
+    for bits in [None, Some(4)] {
+        let source = Source::Random(RandomWeights::new("llama", &config, bits).unwrap());
+        let target = Model::load(&source, Kernels::fastest()).unwrap();
+        let head = DraftHead::of_checkpoint(&source, &target).unwrap().unwrap();
+        let mut cache = Cached::of(head.network());
+        let hidden = target.blueprint().hidden as i32;
+        let states = Array::ones(&[3, hidden], target.dtype()).unwrap();
+        let batch = cache.batch(&[1, 2, 3], 0, vec![2]);
+        let output = head.forward(&target, &states, &batch, &mut cache.0).unwrap().unwrap();
+        let logits = output.logits.to_vec::<f32>().unwrap();
+        assert_eq!(logits.len(), target.blueprint().vocab);
+        assert!(logits.iter().all(|logit| logit.is_finite()) && logits[0] != logits[1], "{bits:?}");
+    }
 }
 
 /// Its states could not follow rejected tokens.

@@ -22,12 +22,23 @@ pub struct Decode {
     pub step_ms_mean: f64,
     /// Of all streams together, by the mean.
     pub tokens_per_s: f64,
+    /// Tokens of a stream in a step: one without draft tokens.
+    pub tokens_per_step: f64,
     /// What the loop's thread did, in milliseconds a step; `None` if the run was too short to say.
     pub host: Option<HostSplit>,
     /// Kernels and operations of a step over the model's layers, where it is launched as a graph.
     pub launches_per_layer: Option<f64>,
     /// Memory at the end.
     pub memory: MemoryUse,
+}
+
+/// A step in which every stream decoded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct StepReport {
+    /// When it was reported.
+    pub(super) at: Instant,
+    /// Its tokens, of all streams.
+    pub(super) tokens: usize,
 }
 
 /// What the loop's thread did, in milliseconds a step.
@@ -80,9 +91,12 @@ pub struct Prefill {
 }
 
 impl Decode {
-    /// `times`: when each full step was reported, at least two; `stats`: statistics sent meanwhile.
-    pub(super) fn of(load: DecodeLoad, layers: usize, times: &[Instant], stats: &[Stats]) -> Self {
-        let gaps: Vec<f64> = times.windows(2).map(|pair| 1e3 * (pair[1] - pair[0]).as_secs_f64()).collect();
+    /// `steps`: at least two; `stats`: statistics sent meanwhile.
+    pub(super) fn of(load: DecodeLoad, layers: usize, steps: &[StepReport], stats: &[Stats]) -> Self {
+        let gap = |pair: &[StepReport]| 1e3 * (pair[1].at - pair[0].at).as_secs_f64();
+        let gaps: Vec<f64> = steps.windows(2).map(gap).collect();
+        let tokens: usize = steps.iter().skip(1).map(|step| step.tokens).sum();
+        let tokens_per_step = tokens as f64 / (gaps.len() * load.streams).max(1) as f64;
         let launches =
             stats.last().map(|stats| stats.launches.step_launches).filter(|launches| *launches > 0);
         let step_ms_mean = gaps.iter().sum::<f64>() / gaps.len().max(1) as f64;
@@ -92,7 +106,8 @@ impl Decode {
             steps: gaps.len(),
             step_ms: median(&gaps),
             step_ms_mean,
-            tokens_per_s: 1e3 * load.streams as f64 / step_ms_mean.max(f64::MIN_POSITIVE),
+            tokens_per_s: 1e3 * tokens_per_step * load.streams as f64 / step_ms_mean.max(f64::MIN_POSITIVE),
+            tokens_per_step,
             host: HostSplit::between(stats),
             launches_per_layer: launches.map(|launches| launches as f64 / layers as f64),
             memory: MemoryUse::now(),
@@ -142,13 +157,16 @@ mod tests {
 
     use super::*;
     use crate::bench::Adapted;
-    use omnibus_engine::LaunchStats;
+    use omnibus_engine::{LaunchStats, Speculation};
 
     #[test]
     fn step_times_are_gaps_between_reports() {
         let begun = Instant::now();
-        let times: Vec<Instant> = [0, 2, 4, 10].map(|ms| begun + Duration::from_millis(ms)).to_vec();
-        let load = DecodeLoad { streams: 8, context: 32, shortest: 32, steps: 3, adapted: Adapted::No };
+        let step = |(ms, tokens)| StepReport { at: begun + Duration::from_millis(ms), tokens };
+        let steps = [(0, 99), (2, 8), (4, 16), (10, 24)].map(step);
+        let speculation = Speculation::Off;
+        let load =
+            DecodeLoad { streams: 8, context: 32, shortest: 32, steps: 3, adapted: Adapted::No, speculation };
         let stats = |steps, seconds: f64| Stats {
             steps_total: steps,
             host_seconds_total: 3.0 * seconds,
@@ -158,12 +176,13 @@ mod tests {
             launches: LaunchStats { step_launches: 36, ..LaunchStats::default() },
             ..Stats::default()
         };
-        let decode = Decode::of(load, 4, &times, &[stats(10, 1.0), stats(11, 1.5), stats(20, 2.0)]);
+        let decode = Decode::of(load, 4, &steps, &[stats(10, 1.0), stats(11, 1.5), stats(20, 2.0)]);
         assert_eq!((decode.steps, decode.step_ms), (3, 2.0));
-        assert!((decode.tokens_per_s - 2400.0).abs() < 1.0, "{decode:?}");
+        assert!((decode.tokens_per_s - 4800.0).abs() < 1.0, "{decode:?}");
+        assert_eq!(decode.tokens_per_step, 2.0);
         let split = HostSplit { plan_ms: 100.0, build_ms: 200.0, dispatch_ms: 400.0, wait_ms: 500.0 };
         assert_eq!(decode.host, Some(split));
         assert_eq!(decode.launches_per_layer, Some(9.0));
-        assert_eq!(Decode::of(load, 4, &times, &[stats(10, 1.0)]).host, None);
+        assert_eq!(Decode::of(load, 4, &steps, &[stats(10, 1.0)]).host, None);
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use omnibus_core::Stats as SchedulerStats;
-use omnibus_engine::{Stats, TokenUpdate};
+use omnibus_engine::{Speculation, Stats, TokenRequest, TokenUpdate};
 use serde::Serialize;
 
 use super::BenchEngine;
@@ -164,7 +164,12 @@ impl BenchEngine {
             true => Ending::CancelledAtItsFirstToken,
             false => Ending::AtItsLimit,
         };
-        let request = self.engine.submit(prompt, answer, 0).map_err(|failure| failure.to_string())?;
+        let request = self.submit(TokenRequest {
+            prompt,
+            max_new_tokens: answer,
+            speculation: Speculation::Off,
+            ..TokenRequest::default()
+        })?;
         Ok((request, ending))
     }
 }

@@ -150,6 +150,35 @@ pub const SETTINGS: &[Setting] = &[
         },
     },
     Setting {
+        name: "synthetic-acceptance",
+        short: None,
+        kind: Kind::Counts(0, 100),
+        default: "",
+        section: "Engine benchmark",
+        commands: ENGINE_BENCH,
+        scope: Scope::FlagOnly,
+        help: "Measure each number of streams again with draft tokens, of which chance accepts so many percent at each position; the last counts for later ones. What drafts is --draft; without a model or head they take no time.",
+        set: |config, value| {
+            let percent = value.counts().into_iter().filter_map(|percent| u8::try_from(percent).ok());
+            config.engine_bench.synthetic_acceptance = percent.collect();
+            Ok(())
+        },
+    },
+    Setting {
+        name: "recorded",
+        short: None,
+        kind: Kind::Text("FILE"),
+        default: "",
+        section: "Engine benchmark",
+        commands: ENGINE_BENCH,
+        scope: Scope::FlagOnly,
+        help: "Instead of steps, measure answers that are given again, with and without draft tokens: JSON lines with `prompt` and `answer`, lists of token ids. The answer counts as what the model sampled.",
+        set: |config, value| {
+            config.engine_bench.recorded = Some(value.text().into());
+            Ok(())
+        },
+    },
+    Setting {
         name: "case-timeout",
         short: None,
         kind: Kind::Number(1.0, 1e6),

@@ -27,7 +27,7 @@ impl EngineLoop {
                         tokens: scheduler.tokens(sequence),
                         prompt: active.job.prompt,
                         salt: (active.job.request.cache_salt, active.job.request.adapter),
-                        prediction: &active.job.prediction,
+                        prediction: drafts.prediction(&active.job.prediction),
                         most: drafts.most(),
                     };
                     let valid = |tokens: &[u32]| grammars.valid_drafts(sequence, tokens);

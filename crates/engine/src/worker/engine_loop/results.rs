@@ -3,10 +3,11 @@
 use omnibus_core::{SequenceId, SequenceOutput, Stop};
 use omnibus_grammar::{Forced, MatchState};
 
-use super::EngineLoop;
 use super::in_flight::InFlightStep;
+use super::{ActiveJob, EngineLoop};
 use crate::message::TokenLogprobs;
 use crate::speculation::DraftUsage;
+use crate::worker::outcome::AnswerPlace;
 use crate::worker::proposer::{Verified, verify};
 
 /// What a step yields.
@@ -20,14 +21,26 @@ pub(super) struct StepTokens {
     pub(super) forced: Vec<(SequenceId, Forced)>,
 }
 
+impl ActiveJob {
+    /// Where its next token is.
+    fn place(&self) -> AnswerPlace<'_> {
+        let at = self.reported.saturating_sub(self.job.prompt);
+        AnswerPlace { seed: self.job.id.0, at, recorded: &self.job.prediction }
+    }
+}
+
 impl EngineLoop {
     /// Verifies draft tokens, and matches the accepted ones with the sequences' grammars.
     pub(super) fn verify(&mut self, step: &InFlightStep, sampled: Vec<Option<TokenLogprobs>>) -> StepTokens {
         let mut result = StepTokens::default();
         let mut sampled = sampled.into_iter();
         for (sequence, drafts) in &step.samples {
-            let rows: Vec<Option<TokenLogprobs>> = sampled.by_ref().take(1 + drafts.len()).collect();
-            let stop_tokens = self.jobs.get(sequence).map(|active| active.job.stop_tokens.as_slice());
+            let mut rows: Vec<Option<TokenLogprobs>> = sampled.by_ref().take(1 + drafts.len()).collect();
+            let active = self.jobs.get(sequence);
+            if let (Some(of), Some(active)) = (&self.drafts, active) {
+                of.decide(active.place(), drafts, &mut rows);
+            }
+            let stop_tokens = active.map(|active| active.job.stop_tokens.as_slice());
             let Verified { tokens, stops } = verify(drafts, &rows, stop_tokens.unwrap_or_default());
             let Some(mut tokens) = tokens else {
                 result.outputs.push(SequenceOutput::Failed);

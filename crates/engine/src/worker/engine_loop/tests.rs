@@ -1,5 +1,6 @@
 //! Loops over small models: with a proposer, and with a device whose calls are recorded.
 
+mod built;
 #[path = "../../../../model/tests/models/golden/generate.rs"]
 mod generate;
 mod recorded;

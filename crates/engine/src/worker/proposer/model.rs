@@ -14,7 +14,7 @@ mod shown;
 
 use std::collections::BTreeMap;
 
-use omnibus_core::{DRAFT_KINDS, DraftKind, DraftLoad, SequenceId};
+use omnibus_core::{DraftKind, DraftLoad, SequenceId};
 use omnibus_kv::{BlockId, BlockTable};
 
 use super::{Computed, DraftContext, DraftNetwork, DraftTokens, Promised, Proposal, Proposer};
@@ -22,9 +22,6 @@ use crate::worker::device_client::DeviceClient;
 use crate::worker::drafting::{DraftReads, DraftSegment, STATES_KEPT_MAX};
 use rest::Rest;
 use shown::Shown;
-
-/// The kind of a draft model's tokens; lower ones are those of n-grams.
-const KIND: DraftKind = DraftKind(DRAFT_KINDS as u8 - 1);
 
 /// Asks a draft model or head.
 pub(super) struct ModelProposer {
@@ -146,7 +143,7 @@ impl Proposer for ModelProposer {
         let is_late = context.tokens.len() > own.computed + self.chunk;
         let can_begin = own.can_begin(context.tokens.len().saturating_sub(1), self.block_size);
         let count = if has_room && !is_late && can_begin && !self.rest.rests() { most } else { 0 };
-        Proposal { tokens: DraftTokens::Promised(count), kind: KIND }
+        Proposal { tokens: DraftTokens::Promised(count), kind: DraftKind::NETWORK }
     }
 
     fn keeps_states(&self) -> bool {
