@@ -11,6 +11,7 @@ use crate::settings::{Config, Measured, Output};
 
 /// Runs the benchmark and prints its results. Exit code 1 when nothing could be measured.
 pub fn run(config: &Config) -> Result<ExitCode, Error> {
+    check(config)?;
     match (config.engine_bench.measured, &config.engine_bench.recorded) {
         (Measured::Steps, Some(file)) => {
             let results = measure_recorded(config, file)?;
@@ -27,6 +28,22 @@ pub fn run(config: &Config) -> Result<ExitCode, Error> {
             print(config, &results, || results.table())?;
             Ok(ExitCode::from(u8::from(results.is_failure())))
         }
+    }
+}
+
+/// Refuses settings of which one would be left out.
+fn check(config: &Config) -> Result<(), Error> {
+    let bench = &config.engine_bench;
+    let with_acceptance = !bench.synthetic_acceptance.is_empty();
+    match (bench.measured, &bench.recorded) {
+        (Measured::Kernels, Some(_)) => Err(Error::usage("--profile and --recorded exclude each other")),
+        (Measured::Kernels, None) if with_acceptance => {
+            Err(Error::usage("--profile and --synthetic-acceptance exclude each other"))
+        }
+        (Measured::Steps, Some(_)) if with_acceptance => {
+            Err(Error::usage("--recorded and --synthetic-acceptance exclude each other"))
+        }
+        _ => Ok(()),
     }
 }
 

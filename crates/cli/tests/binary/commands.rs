@@ -71,6 +71,12 @@ fn wrong_usage_is_exit_code_2() {
     check_wrong_usage(&["bench", "engine", "--streams", "4,x"], "integers");
     check_wrong_usage(&["bench", "engine", "--synthetic-acceptance", "101"], "100");
     check_wrong_usage(&["bench", "engine", "--recorded", "/nowhere"], "--recorded: /nowhere");
+    let both = ["bench", "engine", "--recorded", "/nowhere", "--synthetic-acceptance", "80"];
+    check_wrong_usage(&both, "exclude each other");
+    check_wrong_usage(
+        &["bench", "engine", "--profile", "--synthetic-acceptance", "80"],
+        "exclude each other",
+    );
 }
 
 #[test]

@@ -157,7 +157,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Engine benchmark",
         commands: ENGINE_BENCH,
         scope: Scope::FlagOnly,
-        help: "Measure each number of streams again with draft tokens, of which chance accepts so many percent at each position; the last counts for later ones. What drafts is --draft; without a model or head they take no time.",
+        help: "Measure each number of streams again with draft tokens, of which chance accepts so many percent at each position; the last counts for later ones. What drafts is --draft; without a model or head they take no time. Without this and --recorded nothing is drafted.",
         set: |config, value| {
             let percent = value.counts().into_iter().filter_map(|percent| u8::try_from(percent).ok());
             config.engine_bench.synthetic_acceptance = percent.collect();
