@@ -3,7 +3,7 @@
 //! Invariant: a clip has at least one frame, all frames have the same size, and times do not decrease.
 
 use crate::error::Error;
-use crate::image::Image;
+use omnibus_picture::Image;
 
 /// A frame that was kept.
 #[derive(Debug, Clone, PartialEq)]

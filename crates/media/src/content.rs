@@ -9,7 +9,7 @@ use blake3::Hasher;
 
 use crate::audio::Audio;
 use crate::clip::Clip;
-use crate::image::Image;
+use omnibus_picture::Image;
 
 /// The key of a picture, video or sound, or of a processor's settings.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -94,6 +94,20 @@ pub enum Error {
     },
 }
 
+impl From<omnibus_picture::Error> for Error {
+    fn from(error: omnibus_picture::Error) -> Error {
+        use omnibus_picture::Error as Picture;
+        match error {
+            Picture::Empty => Error::Empty { what: "image", missing: "pixels" },
+            Picture::WrongSize { .. } => Error::Broken { format: "image", detail: error.to_string() },
+            Picture::NothingLeft { .. } => Error::unsuitable("image", error.to_string()),
+            Picture::TooLarge { found, most } => {
+                Error::TooLarge { what: "resized image", found, most, unit: "pixels" }
+            }
+        }
+    }
+}
+
 impl Error {
     pub(crate) fn broken(format: &'static str, detail: impl std::fmt::Display) -> Error {
         Error::Broken { format, detail: one_line(&detail.to_string()) }

@@ -4,7 +4,7 @@
 //! turns a picture into an encoder's input and says which tokens stand for it in a prompt. [`AudioProcessor`] does the
 //! same for sound. [`decode_image`], [`decode_video`] and [`decode_audio`] read files.
 //!
-//! Invariants: no arrays, no HTTP, no async, no edge to a crate of ours. Media and the files of a model are untrusted:
+//! Invariants: no arrays, no HTTP, no async, and of the crates of the workspace `omnibus-picture` alone. Media and the files of a model are untrusted:
 //! what they cost is limited before memory is allocated, and what is wrong with them is an [`Error`] of one line.
 //! Equal input gives equal output, bit for bit, on every machine.
 
@@ -14,10 +14,8 @@ mod content;
 mod decode;
 mod error;
 mod features;
-mod image;
 mod limits;
 mod processor;
-mod resize;
 mod spectrum;
 
 pub use audio::Audio;
@@ -28,8 +26,7 @@ pub use decode::{
 };
 pub use error::Error;
 pub use features::{Canvas, Elements, Expansion, Features, Grid, Layout, Piece, Tensor};
-pub use image::Image;
 pub use limits::Limits;
+pub use omnibus_picture::{Filter, Image, PassOrder, resize};
 pub use processor::{ConfigFiles, KINDS, Kind, Processor, Size, SmartResize, smart_resize};
-pub use resize::{Filter, PassOrder, resize};
 pub use spectrum::{AUDIO_KINDS, AudioKind, AudioProcessor};

@@ -40,12 +40,8 @@ pub fn sound(samples: i64, seed: i64) -> Vec<f32> {
 }
 
 /// CRC-32 as zlib counts it.
-pub fn crc32(bytes: impl IntoIterator<Item = u8>) -> u32 {
-    let table: [u32; 256] = std::array::from_fn(|byte| {
-        (0..8).fold(byte as u32, |crc, _| if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 })
-    });
-    let step = |crc: u32, byte: u8| table[(crc as u8 ^ byte) as usize] ^ (crc >> 8);
-    !bytes.into_iter().fold(u32::MAX, step)
+pub fn crc32(bytes: &[u8]) -> u32 {
+    crc32fast::hash(bytes)
 }
 
 /// The folder of the repository's pictures.

@@ -8,9 +8,9 @@ pub fn png(width: u32, height: u32, depth: u8, colour: u8, data: &[u8]) -> Vec<u
     header.extend([depth, colour, 0, 0, 0]);
     for (kind, data) in [(b"IHDR", &header[..]), (b"IDAT", data), (b"IEND", &[])] {
         file.extend((data.len() as u32).to_be_bytes());
-        file.extend(kind);
-        file.extend(data);
-        file.extend(crate::formulas::crc32(kind.iter().chain(data).copied()).to_be_bytes());
+        let body = [kind.as_slice(), data].concat();
+        file.extend(&body);
+        file.extend(crate::formulas::crc32(&body).to_be_bytes());
     }
     file
 }

@@ -16,8 +16,8 @@ use super::image::check_dimensions;
 use super::keeping::{Keeping, rate_of};
 use crate::clip::{Clip, Sampling};
 use crate::error::{Error, one_line};
-use crate::image::Image;
 use crate::limits::Limits;
+use omnibus_picture::Image;
 
 /// Containers that it may open. Playlists and lists of files are not among them, as these name other files.
 const CONTAINERS: &str = "mov,matroska,avi,mpegts,mpeg,flv,asf,ogg,mp3,aac,flac,wav,aiff,caf,amr,ac3,eac3,mpegvideo,h264,hevc,av1,ivf,avif";
@@ -81,7 +81,7 @@ impl Ffmpeg {
             return Err(run.stop(false).map_err(failed).err().unwrap_or_else(nothing));
         };
         check_dimensions("image", width, height, limits)?;
-        Image::new(width, height, run.pixels(width, height).map_err(broken)?)
+        Ok(Image::new(width, height, run.pixels(width, height).map_err(broken)?)?)
     }
 
     /// The times of all frames in the order in which they are shown, without decoding them.

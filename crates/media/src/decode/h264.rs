@@ -15,8 +15,8 @@ use super::format::Format;
 use super::keeping::{Keeping, rate_of};
 use crate::clip::{Clip, Sampling};
 use crate::error::Error;
-use crate::image::Image;
 use crate::limits::Limits;
+use omnibus_picture::Image;
 
 /// Most packets of a video track.
 const PACKETS_MAX: usize = 2_000_000;

@@ -10,8 +10,8 @@ use ::image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader};
 use super::format::{Format, describe};
 use super::webp;
 use crate::error::{Error, one_line};
-use crate::image::{CHANNELS, Image};
 use crate::limits::Limits;
+use omnibus_picture::{CHANNELS, Image};
 
 /// Formats of pictures, for messages.
 pub(super) const SUPPORTED: &str = "JPEG, PNG, WebP, GIF, BMP and TIFF";
@@ -153,7 +153,7 @@ pub(super) fn rgb(picture: DynamicImage, alpha: Alpha) -> Result<Image, Error> {
         // Floats come from formats that are not enabled, but for some TIFFs.
         other => other.into_rgb8().into_raw(),
     };
-    Image::new(width, height, pixels)
+    Ok(Image::new(width, height, pixels)?)
 }
 
 fn blended<'a, T: 'a>(

@@ -5,8 +5,8 @@
 
 use crate::clip::{Clip, Frame, Sampling};
 use crate::error::Error;
-use crate::image::Image;
 use crate::limits::Limits;
+use omnibus_picture::Image;
 
 /// Formats of video, for messages.
 pub(super) const SUPPORTED: &str =

@@ -7,8 +7,8 @@ use super::settings::{ConfigFiles, Settings};
 use super::whole_image::{Fit, Target};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use crate::image::Image;
-use crate::resize::Filter;
+use omnibus_picture::Filter;
+use omnibus_picture::Image;
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,6 +104,6 @@ impl PanAndScan {
             true => image.crop(length * index, 0, length, height),
             false => image.crop(0, length * index, width, length),
         };
-        (0..count).map(crop).collect()
+        Ok((0..count).map(crop).collect::<Result<_, _>>()?)
     }
 }

@@ -7,8 +7,8 @@ use super::settings::{ConfigFiles, Settings};
 use super::whole_image::{Fit, Target};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use crate::image::Image;
-use crate::resize::Filter;
+use omnibus_picture::Filter;
+use omnibus_picture::Image;
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq)]

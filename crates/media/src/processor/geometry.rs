@@ -3,7 +3,7 @@
 //! Invariant: sizes in and out are at least 1 and fit `u32`; float64 in the order of the reference.
 
 use crate::error::Error;
-use crate::image::Image;
+use omnibus_picture::Image;
 
 /// Height and width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,9 +133,8 @@ pub(crate) fn nearest_grid(size: Size, tile: Size, grids: &[TileGrid], tie: Tie)
 pub(crate) fn cut_tiles(image: &Image, tile: Size) -> Result<Vec<Image>, Error> {
     let (rows, columns) = (image.height() / tile.height, image.width() / tile.width);
     let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
-    places
-        .map(|(row, column)| image.crop(column * tile.width, row * tile.height, tile.width, tile.height))
-        .collect()
+    let cut = |(row, column)| image.crop(column * tile.width, row * tile.height, tile.width, tile.height);
+    Ok(places.map(cut).collect::<Result<_, _>>()?)
 }
 
 /// The size that keeps the aspect ratio and fits into `target`, the other side rounded up.

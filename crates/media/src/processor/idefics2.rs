@@ -6,8 +6,8 @@ use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use crate::image::Image;
-use crate::resize::{Filter, PassOrder, resize};
+use omnibus_picture::Image;
+use omnibus_picture::{Filter, PassOrder, resize};
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq)]
@@ -107,10 +107,10 @@ fn append_padded(values: &mut Vec<f32>, image: &Image, levels: &Levels, canvas: 
         return patches::append_planes(values, image, levels);
     }
     let (width, rows) = (image.width() as usize, canvas.height - image.height());
-    for channel in 0..crate::image::CHANNELS {
+    for channel in 0..omnibus_picture::CHANNELS {
         for row in image.rows() {
             let level = |pixel: &[u8]| levels.value(channel, pixel[channel]);
-            values.extend(row.chunks_exact(crate::image::CHANNELS).map(level));
+            values.extend(row.chunks_exact(omnibus_picture::CHANNELS).map(level));
             values.extend(std::iter::repeat_n(0.0, canvas.width as usize - width));
         }
         values.extend(std::iter::repeat_n(0.0, canvas.width as usize * rows as usize));

@@ -5,8 +5,8 @@ use super::patches::{self, PatchGrid};
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use crate::image::Image;
-use crate::resize::{Filter, PassOrder, resize};
+use omnibus_picture::Image;
+use omnibus_picture::{Filter, PassOrder, resize};
 
 /// Rows and columns of the encoder's position table.
 const POSITIONS: usize = 512;
@@ -68,7 +68,7 @@ impl KimiVl {
         }
         let scale = (self.max_patches as f64 / patches as f64).sqrt();
         let side = |side: u32| (f64::from(side) * scale) as u32;
-        resize(image, side(image.width()), side(image.height()), Filter::Bicubic, PassOrder::Pillow13)
+        Ok(resize(image, side(image.width()), side(image.height()), Filter::Bicubic, PassOrder::Pillow13)?)
     }
 
     /// Sides that are multiples of merged patches: padded with black, or cropped to the middle.
@@ -82,13 +82,13 @@ impl KimiVl {
             };
             let canvas = (up(width, unit.0)?, up(height, unit.1)?);
             check_size("image", &[canvas.0 as usize, canvas.1 as usize, 3])?;
-            return image.on_canvas(canvas, (0, 0), [0; 3]);
+            return Ok(image.on_canvas(canvas, (0, 0), [0; 3])?);
         }
         let (new_width, new_height) = (width - width % unit.0, height - height % unit.1);
         if new_width == 0 || new_height == 0 {
             let least = format!("it needs at least {}x{} pixels", unit.0, unit.1);
             return Err(Error::unsuitable("image", least));
         }
-        image.crop((width - new_width) / 2, (height - new_height) / 2, new_width, new_height)
+        Ok(image.crop((width - new_width) / 2, (height - new_height) / 2, new_width, new_height)?)
     }
 }

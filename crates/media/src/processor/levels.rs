@@ -4,7 +4,7 @@
 
 use super::settings::Settings;
 use crate::error::Error;
-use crate::image::CHANNELS;
+use omnibus_picture::CHANNELS;
 
 /// In which precision a reference computes. They differ in the last bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use super::settings::{ConfigFiles, Settings};
 use super::siglip2::padded_patches;
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor};
-use crate::image::Image;
-use crate::resize::{Filter, PassOrder, resize};
+use omnibus_picture::Image;
+use omnibus_picture::{Filter, PassOrder, resize};
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq)]

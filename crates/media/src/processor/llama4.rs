@@ -6,8 +6,8 @@ use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use crate::image::Image;
-use crate::resize::{Filter, PassOrder, resize};
+use omnibus_picture::Image;
+use omnibus_picture::{Filter, PassOrder, resize};
 
 /// Rows and columns of tiles, in the order of the reference.
 const GRIDS: &[(u32, u32)] = &[(1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (3, 1), (4, 1)];

@@ -7,8 +7,8 @@ use super::settings::{ConfigFiles, Settings};
 use super::whole_image::{Fit, Target, class_tokens};
 use crate::error::Error;
 use crate::features::{Canvas, Expansion, Features, Layout, Tensor, check_size};
-use crate::image::Image;
-use crate::resize::{PassOrder, resize};
+use omnibus_picture::Image;
+use omnibus_picture::{PassOrder, resize};
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq)]

@@ -9,7 +9,7 @@ use super::whole_image::{Fit, Target};
 use crate::clip::{Clip, Sampling};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Layout, Tensor, check_size};
-use crate::image::Image;
+use omnibus_picture::Image;
 
 /// Frames of a video whose processor does not say how many.
 const FRAMES: usize = 32;

@@ -37,7 +37,7 @@ use crate::clip::{Clip, Sampling};
 use crate::content::ContentKey;
 use crate::error::Error;
 use crate::features::Features;
-use crate::image::Image;
+use omnibus_picture::Image;
 
 pub use geometry::{Size, SmartResize, smart_resize};
 pub use kinds::{KINDS, Kind};

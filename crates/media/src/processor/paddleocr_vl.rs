@@ -6,8 +6,8 @@ use super::qwen_vl::{QWEN2, QwenVl, Small, Variant};
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use crate::image::Image;
-use crate::resize::{PassOrder, resize};
+use omnibus_picture::Image;
+use omnibus_picture::{PassOrder, resize};
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq)]

@@ -3,7 +3,7 @@
 //! Invariant: sides are multiples of the patch, and of the patch times the merge where patches are merged.
 
 use super::levels::Levels;
-use crate::image::{CHANNELS, Image};
+use omnibus_picture::{CHANNELS, Image};
 
 /// Appends `[3, height, width]`.
 pub(crate) fn append_planes(values: &mut Vec<f32>, image: &Image, levels: &Levels) {

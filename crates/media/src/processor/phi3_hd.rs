@@ -9,8 +9,8 @@ use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Canvas, Expansion, Features, Layout, Tensor, check_size};
-use crate::image::Image;
-use crate::resize::{Filter, PassOrder, resize};
+use omnibus_picture::Image;
+use omnibus_picture::{Filter, PassOrder, resize};
 
 /// Side of a crop.
 const CROP: u32 = 336;
@@ -76,7 +76,7 @@ impl Phi3Hd {
         check_size("image", &[3, width as usize, height.next_multiple_of(CROP) as usize])?;
         let resized = resize(image, width, height, Filter::Bilinear, PassOrder::Pillow13)?;
         let filled = height.next_multiple_of(CROP);
-        resized.on_canvas((width, filled), (0, (filled - height) / 2), WHITE)
+        Ok(resized.on_canvas((width, filled), (0, (filled - height) / 2), WHITE)?)
     }
 
     /// The whole canvas as one crop, `[3, 336, 336]`: bicubic between centres of normalized pixels, without antialiasing.

@@ -7,8 +7,8 @@ use super::settings::{ConfigFiles, Settings};
 use crate::clip::{Clip, Sampling};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use crate::image::Image;
-use crate::resize::{PassOrder, resize};
+use omnibus_picture::Image;
+use omnibus_picture::{PassOrder, resize};
 
 /// How a video stands in a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

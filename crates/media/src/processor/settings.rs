@@ -5,8 +5,8 @@
 use serde_json::Value;
 
 use crate::error::Error;
-use crate::image::CHANNELS;
-use crate::resize::Filter;
+use omnibus_picture::CHANNELS;
+use omnibus_picture::Filter;
 
 /// Largest size, count or factor that a config may name.
 const COUNT_MAX: u64 = 1 << 30;

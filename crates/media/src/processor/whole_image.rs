@@ -6,8 +6,8 @@ use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use crate::image::Image;
-use crate::resize::{Filter, PassOrder, resize};
+use omnibus_picture::Image;
+use omnibus_picture::{Filter, PassOrder, resize};
 
 /// The size that a picture is resized to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +87,7 @@ fn centre_crop(image: &Image, crop: Size) -> Result<Image, Error> {
     };
     let left = start(image.width(), crop.width, at.0);
     let top = start(image.height(), crop.height, at.1);
-    image.on_canvas(canvas, at, [0; 3])?.crop(left, top, crop.width, crop.height)
+    Ok(image.on_canvas(canvas, at, [0; 3])?.crop(left, top, crop.width, crop.height)?)
 }
 
 /// Settings of a CLIP or SigLIP processor.

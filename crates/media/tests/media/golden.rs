@@ -176,7 +176,7 @@ pub fn resized_otherwise(folder: &Path) -> (usize, Vec<String>) {
             let key = format!("{name}.{index}");
             let is_equal = match golden.get(&key) {
                 Some(golden) => Values::U8(made.pixels().to_vec()) == golden.values,
-                None => case["arrays"][&key]["crc32"] == crc32(made.pixels().iter().copied()),
+                None => case["arrays"][&key]["crc32"] == crc32(made.pixels()),
             };
             if !is_equal {
                 wrong.push(format!("resize: {key}"));
@@ -227,6 +227,6 @@ fn processors_and_resize_give_the_checksums_that_are_kept_here() {
         let filter = Filter::from_pillow(code).unwrap();
         let source = image(number(row, 0), number(row, 1), number(row, 2));
         let made = resize(&source, number(row, 3), number(row, 4), filter, PassOrder::Pillow13).unwrap();
-        assert_eq!(*wanted, crc32(made.pixels().iter().copied()), "{key}");
+        assert_eq!(*wanted, crc32(made.pixels()), "{key}");
     }
 }

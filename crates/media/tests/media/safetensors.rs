@@ -26,16 +26,10 @@ pub enum Values {
 pub fn read(path: &Path) -> BTreeMap<String, Golden> {
     let bytes = std::fs::read(path).unwrap();
     let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
-    let words =
-        |data: &[u8]| -> Vec<[u8; 4]> { data.chunks_exact(4).map(|word| word.try_into().unwrap()).collect() };
     let tensors = file.tensors().into_iter().map(|(name, view)| {
         let values = match view.dtype() {
-            safetensors::Dtype::F32 => {
-                Values::F32(words(view.data()).into_iter().map(f32::from_le_bytes).collect())
-            }
-            safetensors::Dtype::I32 => {
-                Values::I32(words(view.data()).into_iter().map(i32::from_le_bytes).collect())
-            }
+            safetensors::Dtype::F32 => Values::F32(bytemuck::pod_collect_to_vec(view.data())),
+            safetensors::Dtype::I32 => Values::I32(bytemuck::pod_collect_to_vec(view.data())),
             safetensors::Dtype::U8 => Values::U8(view.data().to_vec()),
             other => panic!("{name} is {other:?}"),
         };
@@ -52,8 +46,10 @@ pub fn json(path: &Path) -> Value {
 /// CRC-32 of a tensor as the reference saved it: float32 or int32, little-endian.
 pub fn checksum(tensor: &Tensor) -> u32 {
     match &tensor.elements {
-        Elements::F32(values) => crc32(values.iter().flat_map(|value| value.to_le_bytes())),
-        Elements::I64(values) => crc32(values.iter().flat_map(|value| (*value as i32).to_le_bytes())),
+        Elements::F32(values) => crc32(bytemuck::cast_slice(values)),
+        Elements::I64(values) => {
+            crc32(bytemuck::cast_slice(&values.iter().map(|value| *value as i32).collect::<Vec<_>>()))
+        }
     }
 }
 

@@ -71,5 +71,5 @@ fn patches(pictures: &Pictures) -> usize {
 }
 
 fn white(side: u32) -> Result<Image, omnibus_media::Error> {
-    Image::new(side, side, vec![u8::MAX; 3 * side as usize * side as usize])
+    Ok(Image::new(side, side, vec![u8::MAX; 3 * side as usize * side as usize])?)
 }

@@ -75,7 +75,7 @@ fn push(file: &mut Vec<u8>, kind: &[u8; 4], data: &[u8]) {
     let body = [&kind[..], data].concat();
     file.extend((data.len() as u32).to_be_bytes());
     file.extend(&body);
-    file.extend(crc32(body).to_be_bytes());
+    file.extend(crc32(&body).to_be_bytes());
 }
 
 pub fn base64(bytes: &[u8]) -> String {

@@ -3,7 +3,7 @@
 //! Invariant: no floating point after the weights, so that every machine gives the same bytes.
 
 use crate::error::Error;
-use crate::image::{CHANNELS, Image};
+use crate::picture::{CHANNELS, Image};
 
 /// Bits after the point of a weight.
 const BITS: u32 = 22;
@@ -114,7 +114,7 @@ pub fn resize(
     order: PassOrder,
 ) -> Result<Image, Error> {
     if width == 0 || height == 0 {
-        return Err(Error::unsuitable("image", format!("it would be resized to {width}x{height} pixels")));
+        return Err(Error::NothingLeft { width, height });
     }
     let shrinks = |from: u32, to: u32| i64::from(from) - i64::from(to);
     let columns_first = order == PassOrder::Pillow13
@@ -124,7 +124,7 @@ pub fn resize(
     let pixels = |(width, height): (u32, u32)| u64::from(width) * u64::from(height);
     let found = pixels((width, height)).max(pixels(between));
     if found > PIXELS_MAX {
-        return Err(Error::TooLarge { what: "resized image", found, most: PIXELS_MAX, unit: "pixels" });
+        return Err(Error::TooLarge { found, most: PIXELS_MAX });
     }
     if filter == Filter::Nearest {
         return nearest(image, width, height);

@@ -25,18 +25,17 @@ impl Image {
     /// A picture of `width` x `height` from `[height, width, 3]` bytes.
     pub fn new(width: u32, height: u32, pixels: Vec<u8>) -> Result<Image, Error> {
         if width == 0 || height == 0 {
-            return Err(Error::Empty { what: "image", missing: "pixels" });
+            return Err(Error::Empty);
         }
         let wanted = u64::from(width) * u64::from(height) * CHANNELS as u64;
         if pixels.len() as u64 != wanted {
-            let detail = format!("{} bytes are not {width}x{height} pixels in RGB", pixels.len());
-            return Err(Error::Broken { format: "image", detail });
+            return Err(Error::WrongSize { bytes: pixels.len(), width, height });
         }
         Ok(Image { width, height, pixels })
     }
 
     /// A picture in one colour.
-    pub(crate) fn filled(width: u32, height: u32, colour: [u8; CHANNELS]) -> Result<Image, Error> {
+    pub fn filled(width: u32, height: u32, colour: [u8; CHANNELS]) -> Result<Image, Error> {
         Image::new(width, height, colour.repeat(width as usize * height as usize))
     }
 
@@ -56,13 +55,13 @@ impl Image {
     }
 
     /// The rows from the top, `3 * width` bytes each.
-    pub(crate) fn rows(&self) -> std::slice::ChunksExact<'_, u8> {
+    pub fn rows(&self) -> std::slice::ChunksExact<'_, u8> {
         self.pixels.chunks_exact(CHANNELS * self.width as usize)
     }
 
     /// The part of `width` x `height` from (`left`, `top`), less what lies outside of the picture.
     /// Fails if all of it lies outside.
-    pub(crate) fn crop(&self, left: u32, top: u32, width: u32, height: u32) -> Result<Image, Error> {
+    pub fn crop(&self, left: u32, top: u32, width: u32, height: u32) -> Result<Image, Error> {
         let width = width.min(self.width.saturating_sub(left));
         let height = height.min(self.height.saturating_sub(top));
         let mut pixels = Vec::with_capacity(CHANNELS * width as usize * height as usize);
@@ -74,7 +73,7 @@ impl Image {
     }
 
     /// Rows as columns.
-    pub(crate) fn transposed(&self) -> Result<Image, Error> {
+    pub fn transposed(&self) -> Result<Image, Error> {
         let (width, height) = (self.width as usize, self.height as usize);
         let mut pixels = Vec::with_capacity(self.pixels.len());
         for (x, y) in (0..width).flat_map(|x| (0..height).map(move |y| (x, y))) {
@@ -85,7 +84,7 @@ impl Image {
     }
 
     /// This picture at (`left`, `top`) on a canvas in one colour. The canvas must hold it.
-    pub(crate) fn on_canvas(
+    pub fn on_canvas(
         &self,
         (width, height): (u32, u32),
         (left, top): (u32, u32),
