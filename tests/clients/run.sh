@@ -10,6 +10,8 @@ clients=${CLIENTS:-claude_code codex opencode qwen_code ai_sdk python_sdks}
 [ -d "$scripts" ] || { echo "skipped: $scripts does not exist"; exit 0; }
 # The scripts have the versions that they install, and install what is not there yet.
 export PREFIX="${PREFIX:-$(cd "$here/../.." && pwd)/target/clients}"
+# Most modules of Python's packages are never loaded: they need no bytecode.
+export PIP_NO_COMPILE=1
 npm ping >/dev/null 2>&1 || { echo "skipped: npm is not reachable"; exit 0; }
 work=$(mktemp -d)
 server=

@@ -15,6 +15,9 @@ use crate::{cuda_kernels, paths, tidy};
 /// Minutes of the soak beside the tests.
 const SOAK_MINUTES: &str = "1";
 
+/// Clients of three APIs; nightly runs all of them.
+const CLIENTS: &str = "claude_code codex opencode";
+
 /// Runs every step, up to the first that fails.
 pub fn run(arguments: &[String]) -> Result<(), String> {
     let clients = match arguments {
@@ -59,5 +62,7 @@ fn client_jobs() -> Result<Vec<Job>, String> {
         command.arg(&server).current_dir(paths::root());
         Job::new(name, command)
     };
-    Ok(vec![Job::new("soak", soak), suite("tests/sdk/run.sh"), suite("tests/clients/run.sh")])
+    let mut clients = suite("tests/clients/run.sh");
+    clients.command.env("CLIENTS", CLIENTS);
+    Ok(vec![Job::new("soak", soak), suite("tests/sdk/run.sh"), clients])
 }

@@ -1,6 +1,8 @@
-//! `cargo xtask cuda-kernels`: compiles the CUDA kernels with NVIDIA's compiler, which needs no GPU. It links and runs nothing.
+//! `cargo xtask cuda-kernels [--all]`: compiles the CUDA kernels with NVIDIA's compiler, which needs no GPU. It links and runs
+//! nothing.
 //!
-//! The texts are those of the kernels that `crates/mlx/tests/gpu` runs in the emulator: run its tests first. The compiler's
+//! The texts are those of the kernels that `crates/mlx/tests/gpu` runs in the emulator: run its tests first. A kernel has
+//! several texts. Each kernel is compiled for all architectures, a few texts for each; with `--all` each text is. The compiler's
 //! wheels stay in `target/cuda-kernels`.
 
 use std::path::{Path, PathBuf};
@@ -13,19 +15,20 @@ use crate::wheel::{self, Wheel};
 const VERSION: &str = "13.5.37";
 const WHEELS: [&str; 3] = ["nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt"];
 const COMPILER: &str = include_str!("cuda_kernels.py");
-/// Every text is compiled for Hopper, and for one of the others, which take turns: a kernel has several texts.
+/// Hopper, Ampere and Blackwell.
+const ARCHITECTURES: [&str; 3] = [HOPPER, "sm_80", "sm_120a"];
 const HOPPER: &str = "sm_90a";
-/// Ampere and Blackwell.
-const OTHERS: [&str; 2] = ["sm_80", "sm_120a"];
 /// Kernels with warpgroups' instructions, which Hopper alone has.
 const OF_HOPPER: [&str; 6] =
     ["attn_chunk_wide", "wmm_dense", "wmm_grouped", "wmm_grouped_packed", "wmm_tiled", "wmm_wide"];
 
 /// Gets the wheels, if they are not there, and compiles every text.
 pub fn run(arguments: &[String]) -> Result<(), String> {
-    if let Some(argument) = arguments.first() {
-        return Err(format!("takes no arguments, not `{argument}`"));
-    }
+    let coverage = match arguments {
+        [] => Coverage::Kernels,
+        [option] if option == "--all" => Coverage::Texts,
+        _ => return Err(format!("takes --all or nothing, not `{}`", arguments.join(" "))),
+    };
     if !cfg!(target_os = "linux") {
         println!("skipped: NVIDIA's compiler comes for Linux");
         return Ok(());
@@ -39,12 +42,16 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     compile.args(["-c", COMPILER]).arg(inside(&compiler, "lib/libnvrtc.so.13"));
     let includes = [inside(&runtime, "include"), inside(&crt, "include")];
     compile.arg(std::env::join_paths(includes).map_err(|error| error.to_string())?);
-    for (at, text) in texts.iter().enumerate() {
-        compile
-            .args(architectures(at, text).map(|architecture| format!("{architecture}={}", text.display())));
-    }
+    let compilations = compilations(&texts, coverage);
+    compile
+        .args(compilations.iter().map(|(architecture, text)| format!("{architecture}={}", text.display())));
     finish(compile).map_err(|_| "CUDA kernels do not compile, see above".to_owned())?;
-    println!("{} CUDA kernels compile for {HOPPER}, and each for {}", texts.len(), OTHERS.join(" or "));
+    println!(
+        "{} texts of CUDA kernels compile, {} times in all for {}",
+        texts.len(),
+        compilations.len(),
+        ARCHITECTURES.join(", ")
+    );
     Ok(())
 }
 
@@ -72,12 +79,42 @@ fn texts(folder: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(paths)
 }
 
-/// Architectures that a text is compiled for; its kernel is what its name begins with.
-fn architectures(at: usize, text: &Path) -> impl Iterator<Item = &'static str> {
+/// What is compiled for all architectures.
+#[derive(Clone, Copy)]
+enum Coverage {
+    /// Each kernel, by up to [`TEXTS`] other texts for each architecture.
+    Kernels,
+    /// Each text.
+    Texts,
+}
+
+/// Texts of a kernel for each architecture.
+const TEXTS: usize = 2;
+
+/// What is compiled, and the architecture. `texts` are in order, so that those of a kernel follow each other.
+fn compilations(texts: &[PathBuf], coverage: Coverage) -> Vec<(&'static str, &Path)> {
+    let of_kernels = texts.chunk_by(|a, b| kernel(a) == kernel(b));
+    let pairs = of_kernels.flat_map(|texts| {
+        let of_hopper = texts.first().is_some_and(|text| OF_HOPPER.contains(&kernel(text).as_str()));
+        let architectures = if of_hopper { &ARCHITECTURES[..1] } else { &ARCHITECTURES };
+        let each = match coverage {
+            Coverage::Kernels => texts.len().min(TEXTS),
+            Coverage::Texts => texts.len(),
+        };
+        let all = each * architectures.len();
+        architectures.iter().enumerate().flat_map(move |(at, architecture)| {
+            // From anywhere in the list, and another one for each architecture where there are enough.
+            let place = move |turn| (turn * architectures.len() + at) * texts.len() / all;
+            (0..each).filter_map(move |turn| Some((*architecture, texts.get(place(turn))?.as_path())))
+        })
+    });
+    pairs.collect()
+}
+
+/// What the name of a text begins with.
+fn kernel(text: &Path) -> String {
     let name = text.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let of_hopper = OF_HOPPER.iter().any(|kernel| name.split('.').next() == Some(*kernel));
-    let other = OTHERS.get(at % OTHERS.len()).copied().filter(|_| !of_hopper);
-    [HOPPER].into_iter().chain(other)
+    name.split('.').next().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -85,10 +122,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn warpgroups_are_hoppers_alone() {
-        let of = |at, name: &str| architectures(at, Path::new(name)).collect::<Vec<_>>();
-        assert_eq!(of(0, "/t/wmm_wide.linear.0.cu"), ["sm_90a"]);
-        assert_eq!(of(2, "/t/wmm.linear.0.cu"), ["sm_90a", "sm_80"]);
-        assert_eq!(of(3, "/t/wmm.linear.1.cu"), ["sm_90a", "sm_120a"]);
+    fn each_kernel_or_each_text_is_compiled_for_all_its_architectures() {
+        let names =
+            ["wmm.a.0.cu", "wmm.a.1.cu", "wmm.a.2.cu", "wmm.b.0.cu", "wmm_sum.a.0.cu", "wmm_wide.a.0.cu"];
+        let texts = names.map(|name| Path::new("/t").join(name));
+        let compiled = |coverage| {
+            let named = |(architecture, text): (&'static str, &Path)| {
+                (architecture, text.file_name().unwrap().to_str().unwrap().to_owned())
+            };
+            compilations(&texts, coverage).into_iter().map(named).collect::<Vec<_>>()
+        };
+        let expected = [
+            ("sm_90a", "wmm.a.0.cu"),
+            ("sm_90a", "wmm.a.2.cu"),
+            ("sm_80", "wmm.a.0.cu"),
+            ("sm_80", "wmm.a.2.cu"),
+            ("sm_120a", "wmm.a.1.cu"),
+            ("sm_120a", "wmm.b.0.cu"),
+            ("sm_90a", "wmm_sum.a.0.cu"),
+            ("sm_80", "wmm_sum.a.0.cu"),
+            ("sm_120a", "wmm_sum.a.0.cu"),
+            ("sm_90a", "wmm_wide.a.0.cu"),
+        ];
+        assert_eq!(compiled(Coverage::Kernels), expected.map(|(of, text)| (of, text.to_owned())));
+        let all = compiled(Coverage::Texts);
+        for text in &names[..5] {
+            let of: Vec<&str> = all.iter().filter(|(_, name)| name == text).map(|(of, _)| *of).collect();
+            assert_eq!(of, ARCHITECTURES);
+        }
+        assert_eq!(all.len(), 5 * 3 + 1);
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Invariant: what a job prints stays in one piece, unless it is [`Output::Live`].
 
+mod cores;
 mod watch;
 
 use std::collections::VecDeque;
@@ -11,6 +12,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cores::Bound;
+pub use cores::Cores;
 pub use watch::Limit;
 use watch::Watch;
 
@@ -28,6 +31,7 @@ pub struct Job {
     pub command: Command,
     pub output: Output,
     pub lane: Lane,
+    pub cores: Cores,
     pub limit: Limit,
     then: Option<Then>,
 }
@@ -55,7 +59,7 @@ pub enum Lane {
 impl Job {
     pub fn new(name: impl Into<String>, command: Command) -> Self {
         let (output, lane, limit) = (Output::Whole, Lane::Free, Limit::None);
-        Self { name: name.into(), command, output, lane, limit, then: None }
+        Self { name: name.into(), command, output, lane, cores: Cores::All, limit, then: None }
     }
 
     /// A command of cargo that builds.
@@ -65,6 +69,11 @@ impl Job {
 
     pub fn live(self) -> Self {
         Self { output: Output::Live, ..self }
+    }
+
+    /// A program whose threads wait for each other more than they run beside each other.
+    pub fn on_one_core(self) -> Self {
+        Self { cores: Cores::One, ..self }
     }
 
     pub fn limited(self, limit: Duration) -> Self {
@@ -110,8 +119,9 @@ fn drive(
     mut failed: impl FnMut(String) -> Result<(), String>,
 ) -> Result<Vec<Finished>, String> {
     let (mut queue, mut running, mut finished) = (VecDeque::from(jobs), Vec::new(), Vec::new());
+    let cores = Bound::beside(width);
     let result = loop {
-        let failure = match advance(&mut queue, &mut running, width) {
+        let failure = match advance(&mut queue, &mut running, width, &cores) {
             Ok(None) if running.is_empty() && queue.is_empty() => break Ok(()),
             Ok(None) => {
                 thread::sleep(POLL);
@@ -139,12 +149,15 @@ fn advance(
     queue: &mut VecDeque<Job>,
     running: &mut Vec<Running>,
     width: usize,
+    cores: &Bound,
 ) -> Result<Option<(Finished, Option<Then>)>, String> {
     while running.len() < width {
         let is_free =
             |job: &Job| job.lane == Lane::Free || running.iter().all(|other| other.lane != job.lane);
         let Some(job) = queue.iter().position(is_free).and_then(|at| queue.remove(at)) else { break };
-        running.push(Running::start(job)?);
+        let taken: Vec<usize> = running.iter().filter_map(|other| other.core).collect();
+        let core = cores.quietest(&taken).filter(|_| job.cores == Cores::One);
+        running.push(Running::start(job, core)?);
     }
     for at in 0..running.len() {
         if let Some(end) = running[at].end() {
@@ -157,6 +170,8 @@ fn advance(
 struct Running {
     name: String,
     lane: Lane,
+    /// What it is bound to.
+    core: Option<usize>,
     output: Output,
     since: Instant,
     child: Child,
@@ -176,8 +191,11 @@ enum End {
 }
 
 impl Running {
-    fn start(job: Job) -> Result<Self, String> {
-        let Job { name, mut command, output, lane, limit, then } = job;
+    fn start(job: Job, core: Option<usize>) -> Result<Self, String> {
+        let Job { name, mut command, output, lane, limit, then, .. } = job;
+        if let Some(core) = core {
+            command = cores::bound(&command, core);
+        }
         let cannot = |error: std::io::Error| format!("cannot start {name}: {error}");
         let (reader, writer) = std::io::pipe().map_err(cannot)?;
         if output == Output::Whole {
@@ -200,7 +218,7 @@ impl Running {
         });
         let (since, watch) = (Instant::now(), Watch::new(limit, Instant::now()));
         let (processor_time, collected) = (None, Vec::new());
-        Ok(Self { name, lane, output, since, child, processor_time, pieces, collected, watch, then })
+        Ok(Self { name, lane, core, output, since, child, processor_time, pieces, collected, watch, then })
     }
 
     /// How it ended, if it has.
@@ -312,7 +330,7 @@ mod tests {
     fn a_job_that_is_stopped_leaves_no_process_behind() {
         // A shell in a shell: `sleep` is a grandchild.
         let job = shell("long", "sh -c 'sleep 600 & echo $!; wait'; true");
-        let Ok(mut running) = Running::start(job) else { panic!("no shell") };
+        let Ok(mut running) = Running::start(job, None) else { panic!("no shell") };
         let Ok(piece) = running.pieces.recv() else { panic!("no output") };
         let sleep = String::from_utf8_lossy(&piece).trim().to_owned();
         running.stop();

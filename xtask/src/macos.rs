@@ -5,14 +5,13 @@
 //! Both wheels and the compiler's cache stay in `target/macos`, so a second run checks what changed. Documentation has what
 //! clippy has made.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::clippy;
 use crate::environment;
 use crate::paths;
-use crate::process::{cargo, run as finish};
+use crate::process::{cargo, run as finish, write_program};
 use crate::wheel::{self, Wheel};
 
 /// The compiler's wheel. Pinned: a new clang may find what an old one accepts.
@@ -123,14 +122,8 @@ impl Tools {
 
     fn write(folder: &Path) -> Result<Self, String> {
         let folder = folder.join("bin");
-        let failed = |error| format!("cannot write to {}: {error}", folder.display());
-        std::fs::create_dir_all(&folder).map_err(failed)?;
         for (name, text) in Self::FILES {
-            let path = folder.join(name);
-            if std::fs::read_to_string(&path).ok().as_deref() != Some(text) {
-                std::fs::write(&path, text).map_err(failed)?;
-                std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).map_err(failed)?;
-            }
+            write_program(&folder.join(name), text)?;
         }
         Ok(Self { folder })
     }

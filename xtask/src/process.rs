@@ -1,7 +1,8 @@
 //! Runs other programs in the workspace's folder and checks that they succeed.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -44,6 +45,18 @@ fn own_copy() -> Result<PathBuf, String> {
         .and_then(|_| std::fs::rename(&partial, &copy))
         .map_err(|error| format!("cannot copy {} to {}: {error}", own.display(), copy.display()))?;
     Ok(copy)
+}
+
+/// Writes a program, unless it is there: cargo runs again what depends on a newer one.
+pub fn write_program(path: &Path, text: &str) -> Result<(), String> {
+    if std::fs::read_to_string(path).is_ok_and(|old| old == text) {
+        return Ok(());
+    }
+    let folder = path.parent().unwrap_or(path);
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(path, text))
+        .and_then(|()| std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)))
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 /// Runs a program with inherited output.

@@ -30,6 +30,19 @@ const SLOWEST: [&str; 6] = [
     "omnibus-core it",
 ];
 
+/// They compute models, rows and texts; servers and what calls them have all cores, so that threads do run at once.
+const ON_ONE_CORE: [&str; 9] = [
+    GPU,
+    "omnibus-model models",
+    "omnibus-engine alone",
+    "omnibus-engine it",
+    "omnibus-engine unit tests",
+    "omnibus-engine memory_plan",
+    "omnibus-core it",
+    "omnibus-grammar it",
+    "omnibus-text it",
+];
+
 /// It writes the texts that `cargo xtask cuda-kernels` compiles.
 const GPU: &str = "omnibus-mlx gpu";
 
@@ -67,7 +80,7 @@ pub fn build() -> Result<Job, String> {
     let arguments =
         ["test", "--workspace", "--all-targets", "--no-run", "--message-format=json-render-diagnostics"];
     let mut command = cargo(&arguments);
-    clippy::lint(&mut command)?;
+    clippy::lint_tests(&mut command)?;
     Ok(Job::cargo(BUILD, command).live())
 }
 
@@ -80,17 +93,18 @@ pub fn programs(build: &Finished, arguments: &[String]) -> Result<Vec<Job>, Stri
     let rank =
         |program: &Program| SLOWEST.iter().position(|name| *name == program.name).unwrap_or(SLOWEST.len());
     programs.sort_by_key(rank);
-    Ok(programs
-        .iter()
-        .map(|program| Job::new(&program.name, program.command(arguments)).limited(TEST_LIMIT))
-        .collect())
+    let job = |program: &Program| {
+        let job = Job::new(&program.name, program.command(arguments)).limited(TEST_LIMIT);
+        if ON_ONE_CORE.contains(&program.name.as_str()) { job.on_one_core() } else { job }
+    };
+    Ok(programs.iter().map(job).collect())
 }
 
 /// The examples in documentation.
 pub fn examples(arguments: &[String]) -> Result<Job, String> {
     let mut command = cargo(&["test", "--workspace", "--doc", "--"]);
     command.args(arguments);
-    clippy::lint(&mut command)?;
+    clippy::lint_tests(&mut command)?;
     Ok(Job::cargo("examples in documentation", command).limited(TEST_LIMIT))
 }
 

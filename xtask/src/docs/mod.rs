@@ -87,7 +87,7 @@ fn write(page: &Page) -> Result<(), String> {
             // A package alone would be built with other features of what it depends on.
             let mut command = cargo(&["test", "--quiet", "--workspace", test]);
             command.env("UPDATE_EXPECT", "1");
-            clippy::lint(&mut command)?;
+            clippy::lint_tests(&mut command)?;
             return finish(command);
         }
     };

@@ -8,7 +8,7 @@ use super::Scale;
 use crate::jobs::Job;
 use crate::process::{cargo, own, python, run};
 use crate::test_programs::Program;
-use crate::{environment, paths};
+use crate::{cuda_kernels, environment, paths};
 
 /// The longest that a job may print nothing.
 pub const LIMIT: Duration = Duration::from_secs(3 * 3600);
@@ -33,6 +33,7 @@ pub const STEPS: &[Step] = &[
     Step { name: "worlds", start: Start::Alone(worlds) },
     Step { name: "mutations", start: Start::WithTests(mutations) },
     Step { name: "second-seed", start: Start::WithTests(second_seed) },
+    Step { name: "gpu-kernels", start: Start::WithTests(gpu_kernels) },
     Step { name: "clients", start: Start::WithServer(clients) },
     Step { name: "soak", start: Start::WithServer(soak) },
     Step { name: "packages", start: Start::WithServer(packages) },
@@ -73,6 +74,14 @@ fn tests(programs: &[Program], name: &str, arguments: &[&str]) -> Result<Job, St
             false => Ok(Vec::new()),
         }
     }))
+}
+
+/// Kernels that are broken on purpose, which tests have to notice; and all texts of kernels, for all architectures.
+fn gpu_kernels(programs: &[Program], _: Scale) -> Result<Vec<Job>, String> {
+    cuda_kernels::forget()?;
+    let compiled = own(&["cuda-kernels", "--all"])?;
+    let gpu = tests(programs, "omnibus-mlx gpu", &["--include-ignored"])?;
+    Ok(vec![gpu.limited(LIMIT).then(|_| Ok(vec![Job::new("cuda-kernels --all", compiled)]))])
 }
 
 /// The reference of embedders, beside the repository: it makes fixtures with weights of any seed.

@@ -189,6 +189,7 @@ fn products_with_experts_equal_their_reference() {
 }
 
 #[test]
+#[ignore = "what other tests notice, a minute: `cargo xtask nightly --only gpu-kernels`"]
 fn broken_orders_are_noticed() {
     let cases = sorted_cases();
     let breaks = [
@@ -205,6 +206,7 @@ fn broken_orders_are_noticed() {
 }
 
 #[test]
+#[ignore = "what other tests notice, a minute: `cargo xtask nightly --only gpu-kernels`"]
 fn broken_kernels_of_experts_are_noticed() {
     let breaks = [
         ("wmm_expert", "experts[pair] * N", "experts[0] * N"),
