@@ -47,10 +47,10 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         .args(compilations.iter().map(|(architecture, text)| format!("{architecture}={}", text.display())));
     finish(compile).map_err(|_| "CUDA kernels do not compile, see above".to_owned())?;
     println!(
-        "{} texts of CUDA kernels compile, {} times in all for {}",
-        texts.len(),
+        "CUDA kernels compile for {}: {} times, from {} texts",
+        ARCHITECTURES.join(", "),
         compilations.len(),
-        ARCHITECTURES.join(", ")
+        texts.len()
     );
     Ok(())
 }
