@@ -2,8 +2,9 @@
 //!
 //! Invariant: a clip has at least one frame, all frames have the same size, and times do not decrease.
 
-use crate::error::Error;
 use omnibus_picture::Image;
+
+use crate::error::Error;
 
 /// A frame that was kept.
 #[derive(Debug, Clone, PartialEq)]

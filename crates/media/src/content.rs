@@ -6,10 +6,10 @@
 use std::fmt::Write as _;
 
 use blake3::Hasher;
+use omnibus_picture::Image;
 
 use crate::audio::Audio;
 use crate::clip::Clip;
-use omnibus_picture::Image;
 
 /// The key of a picture, video or sound, or of a processor's settings.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

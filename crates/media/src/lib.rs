@@ -4,9 +4,9 @@
 //! turns a picture into an encoder's input and says which tokens stand for it in a prompt. [`AudioProcessor`] does the
 //! same for sound. [`decode_image`], [`decode_video`] and [`decode_audio`] read files.
 //!
-//! Invariants: no arrays, no HTTP, no async, and of the crates of the workspace `omnibus-picture` alone. Media and the files of a model are untrusted:
-//! what they cost is limited before memory is allocated, and what is wrong with them is an [`Error`] of one line.
-//! Equal input gives equal output, bit for bit, on every machine.
+//! Invariants: no arrays, no HTTP, no async, and of the crates of the workspace `omnibus-picture` alone.
+//! Media and the files of a model are untrusted: what they cost is limited before memory is allocated, and what is wrong
+//! with them is an [`Error`] of one line. Equal input gives equal output, bit for bit, on every machine.
 
 mod audio;
 mod clip;

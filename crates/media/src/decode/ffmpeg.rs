@@ -10,6 +10,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use omnibus_picture::Image;
+
 use super::format::describe;
 use super::heif;
 use super::image::check_dimensions;
@@ -17,7 +19,6 @@ use super::keeping::{Keeping, rate_of};
 use crate::clip::{Clip, Sampling};
 use crate::error::{Error, one_line};
 use crate::limits::Limits;
-use omnibus_picture::Image;
 
 /// Containers that it may open. Playlists and lists of files are not among them, as these name other files.
 const CONTAINERS: &str = "mov,matroska,avi,mpegts,mpeg,flv,asf,ogg,mp3,aac,flac,wav,aiff,caf,amr,ac3,eac3,mpegvideo,h264,hevc,av1,ivf,avif";

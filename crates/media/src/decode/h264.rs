@@ -3,6 +3,7 @@
 //! Invariant: the container is read twice, first for the times of all packets, so that sampling is decided before a
 //! frame is decoded.
 
+use omnibus_picture::Image;
 use openh264::decoder::{DecodeOptions, DecodedYUV, Decoder, Flush};
 use openh264::formats::YUVSource;
 use symphonia::core::codecs::CodecParameters;
@@ -16,7 +17,6 @@ use super::keeping::{Keeping, rate_of};
 use crate::clip::{Clip, Sampling};
 use crate::error::Error;
 use crate::limits::Limits;
-use omnibus_picture::Image;
 
 /// Most packets of a video track.
 const PACKETS_MAX: usize = 2_000_000;

@@ -6,12 +6,12 @@ use std::io::Cursor;
 
 use ::image::metadata::Orientation;
 use ::image::{DynamicImage, ImageDecoder, ImageError, ImageFormat, ImageReader};
+use omnibus_picture::{CHANNELS, Image};
 
 use super::format::{Format, describe};
 use super::webp;
 use crate::error::{Error, one_line};
 use crate::limits::Limits;
-use omnibus_picture::{CHANNELS, Image};
 
 /// Formats of pictures, for messages.
 pub(super) const SUPPORTED: &str = "JPEG, PNG, WebP, GIF, BMP and TIFF";

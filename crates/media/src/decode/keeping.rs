@@ -3,10 +3,11 @@
 //! Invariant: only frames that are kept stay in memory; their number, their pixels and all pixels that are decoded have
 //! limits.
 
+use omnibus_picture::Image;
+
 use crate::clip::{Clip, Frame, Sampling};
 use crate::error::Error;
 use crate::limits::Limits;
-use omnibus_picture::Image;
 
 /// Formats of video, for messages.
 pub(super) const SUPPORTED: &str =

@@ -1,12 +1,12 @@
 //! DeepSeek-VL: the longer side to the encoder's size, the rest in the mean colour.
 
+use omnibus_picture::{Filter, Image, PassOrder, resize};
+
 use super::levels::{Arithmetic, CLIP, Levels};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{Filter, PassOrder, resize};
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,5 +1,7 @@
 //! Gemma 3: the whole picture at the encoder's size, and crops of it by pan and scan.
 
+use omnibus_picture::{Filter, Image};
+
 use super::geometry::Size;
 use super::levels::{Arithmetic, HALF, Levels};
 use super::patches;
@@ -7,8 +9,6 @@ use super::settings::{ConfigFiles, Settings};
 use super::whole_image::{Fit, Target};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use omnibus_picture::Filter;
-use omnibus_picture::Image;
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq)]

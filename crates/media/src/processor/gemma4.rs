@@ -1,13 +1,13 @@
 //! Gemma 4: as many pooled patches as fit, with the aspect ratio kept.
 
+use omnibus_picture::{Filter, Image, PassOrder, resize};
+
 use super::geometry::Size;
 use super::levels::{Arithmetic, Levels, PLAIN};
 use super::patches::{self, PatchGrid};
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{Filter, PassOrder, resize};
 
 /// In which form the encoder takes pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,9 @@
 //!
 //! Invariant: sizes in and out are at least 1 and fit `u32`; float64 in the order of the reference.
 
-use crate::error::Error;
 use omnibus_picture::Image;
+
+use crate::error::Error;
 
 /// Height and width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,13 +1,13 @@
 //! Tiles by aspect ratio, with the whole last: GOT-OCR 2, InternVL, Aya Vision.
 
+use omnibus_picture::{Filter, Image, PassOrder, resize};
+
 use super::geometry::{Size, Tie, cut_tiles, nearest_grid, tile_grids};
 use super::levels::{Arithmetic, CLIP, IMAGENET, Levels};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{Filter, PassOrder, resize};
 
 /// How tiles stand in a prompt.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,13 +1,13 @@
 //! Idefics 2: one picture or five, with the aspect ratio kept and a mask of real pixels.
 
+use omnibus_picture::{Filter, Image, PassOrder, resize};
+
 use super::geometry::Size;
 use super::levels::{Arithmetic, HALF, Levels};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{Filter, PassOrder, resize};
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq)]

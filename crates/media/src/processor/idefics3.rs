@@ -1,13 +1,13 @@
 //! Idefics 3 and SmolVLM: tiles of a picture that is resized twice, and a view of the whole.
 
+use omnibus_picture::{Filter, Image, PassOrder, resize};
+
 use super::geometry::{Size, cut_tiles};
 use super::levels::{Arithmetic, HALF, Levels};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{Filter, PassOrder, resize};
 
 /// Longest side that the first resize may give.
 const LONGEST_MAX: u32 = 4096;

@@ -1,12 +1,12 @@
 //! Kimi-VL: at most so many patches, cropped or padded to merged patches, patches row by row.
 
+use omnibus_picture::{Filter, Image, PassOrder, resize};
+
 use super::levels::{Arithmetic, CLIP, Levels};
 use super::patches::{self, PatchGrid};
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{Filter, PassOrder, resize};
 
 /// Rows and columns of the encoder's position table.
 const POSITIONS: usize = 512;

@@ -2,9 +2,10 @@
 //!
 //! Invariant: the table has the float32 values of the reference, to the last bit.
 
+use omnibus_picture::CHANNELS;
+
 use super::settings::Settings;
 use crate::error::Error;
-use omnibus_picture::CHANNELS;
 
 /// In which precision a reference computes. They differ in the last bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

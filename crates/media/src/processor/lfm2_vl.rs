@@ -1,5 +1,7 @@
 //! LFM2-VL: smart resize for small pictures, tiles and a thumbnail for large ones, patches padded with a mask.
 
+use omnibus_picture::{Filter, Image, PassOrder, resize};
+
 use super::geometry::{Size, Tie, TileGrid, cut_tiles, nearest_grid, tile_grids};
 use super::levels::{Arithmetic, HALF, Levels};
 use super::patches::PatchGrid;
@@ -7,8 +9,6 @@ use super::settings::{ConfigFiles, Settings};
 use super::siglip2::padded_patches;
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor};
-use omnibus_picture::Image;
-use omnibus_picture::{Filter, PassOrder, resize};
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,13 +1,13 @@
 //! Llama 4: the picture stretched over the grid of tiles that suits it best, and the whole last.
 
+use omnibus_picture::{Filter, Image, PassOrder, resize};
+
 use super::geometry::{Size, cut_tiles};
 use super::levels::{Arithmetic, HALF, Levels};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{Filter, PassOrder, resize};
 
 /// Rows and columns of tiles, in the order of the reference.
 const GRIDS: &[(u32, u32)] = &[(1, 1), (1, 2), (1, 3), (1, 4), (2, 1), (2, 2), (3, 1), (4, 1)];

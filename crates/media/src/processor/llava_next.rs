@@ -1,5 +1,7 @@
 //! LLaVA-NeXT and LLaVA-OneVision: the whole picture, and tiles of it on the canvas that suits it best.
 
+use omnibus_picture::{Image, PassOrder, resize};
+
 use super::geometry::{Size, best_resolution, cut_tiles, fit_into};
 use super::levels::{Arithmetic, CLIP, Levels};
 use super::patches;
@@ -7,8 +9,6 @@ use super::settings::{ConfigFiles, Settings};
 use super::whole_image::{Fit, Target, class_tokens};
 use crate::error::Error;
 use crate::features::{Canvas, Expansion, Features, Layout, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{PassOrder, resize};
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,6 +1,8 @@
 //! Videos of LLaVA-OneVision: frames resized to the encoder's size, and features of each pooled to half their rows and
 //! columns.
 
+use omnibus_picture::Image;
+
 use super::geometry::Size;
 use super::levels::{Arithmetic, HALF, Levels};
 use super::patches;
@@ -9,7 +11,6 @@ use super::whole_image::{Fit, Target};
 use crate::clip::{Clip, Sampling};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Layout, Tensor, check_size};
-use omnibus_picture::Image;
 
 /// Frames of a video whose processor does not say how many.
 const FRAMES: usize = 32;

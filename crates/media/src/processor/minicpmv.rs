@@ -1,13 +1,13 @@
 //! MiniCPM-V 4.6: the picture as a whole, and slices of it where it is large.
 
+use omnibus_picture::{Filter, Image, PassOrder, resize};
+
 use super::geometry::{Size, cut_tiles};
 use super::levels::{Arithmetic, HALF, Levels};
 use super::patches::{self, PatchGrid};
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{Filter, PassOrder, resize};
 
 /// Most slices that a config may name.
 const SLICES_MAX: usize = 64;

@@ -33,11 +33,12 @@ mod settings;
 mod siglip2;
 mod whole_image;
 
+use omnibus_picture::Image;
+
 use crate::clip::{Clip, Sampling};
 use crate::content::ContentKey;
 use crate::error::Error;
 use crate::features::Features;
-use omnibus_picture::Image;
 
 pub use geometry::{Size, SmartResize, smart_resize};
 pub use kinds::{KINDS, Kind};

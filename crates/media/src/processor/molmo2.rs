@@ -1,13 +1,13 @@
 //! Molmo 2: the picture as a whole, and overlapping crops of it, whose patches are pooled as if they were one picture.
 
+use omnibus_picture::{Filter, Image, PassOrder, resize};
+
 use super::geometry::Size;
 use super::levels::{Arithmetic, HALF, Levels};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Layout, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{Filter, PassOrder, resize};
 
 /// Most crops that a config may name.
 const CROPS_MAX: usize = 64;

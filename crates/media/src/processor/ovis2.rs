@@ -1,13 +1,13 @@
 //! Ovis 2: the fewest tiles that cover enough of the picture, with the whole first.
 
+use omnibus_picture::{Filter, Image, PassOrder, resize};
+
 use super::geometry::{Size, Tie, TileGrid, cut_tiles, nearest_grid, tile_grids};
 use super::levels::{Arithmetic, CLIP, Levels};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{Filter, PassOrder, resize};
 
 /// The part of a picture that tiles must cover at their resolution.
 const COVERED: f64 = 0.9;

@@ -1,13 +1,13 @@
 //! PaddleOCR-VL: smart resize as Qwen-VL, patches row by row.
 
+use omnibus_picture::{Image, PassOrder, resize};
+
 use super::levels::Arithmetic;
 use super::patches::{self, PatchGrid};
 use super::qwen_vl::{QWEN2, QwenVl, Small, Variant};
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{PassOrder, resize};
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq)]

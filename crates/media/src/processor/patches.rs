@@ -2,8 +2,9 @@
 //!
 //! Invariant: sides are multiples of the patch, and of the patch times the merge where patches are merged.
 
-use super::levels::Levels;
 use omnibus_picture::{CHANNELS, Image};
+
+use super::levels::Levels;
 
 /// Appends `[3, height, width]`.
 pub(crate) fn append_planes(values: &mut Vec<f32>, image: &Image, levels: &Levels) {

@@ -3,14 +3,14 @@
 //!
 //! Source: `image_processing_phi3_v.py`, beside microsoft/Phi-3.5-vision-instruct.
 
+use omnibus_picture::{Filter, Image, PassOrder, resize};
+
 use super::geometry::{Size, TILES_MAX, cut_tiles};
 use super::levels::{Arithmetic, CLIP, Levels};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Canvas, Expansion, Features, Layout, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{Filter, PassOrder, resize};
 
 /// Side of a crop.
 const CROP: u32 = 336;

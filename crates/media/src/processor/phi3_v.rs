@@ -1,13 +1,13 @@
 //! Phi-3 Vision: the picture stretched over as many crops as its aspect ratio allows, and the whole first.
 
+use omnibus_picture::{Filter, Image, PassOrder, resize};
+
 use super::geometry::{Size, TILES_MAX, cut_tiles};
 use super::levels::{Arithmetic, CLIP, Levels};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{Filter, PassOrder, resize};
 
 /// Side of a crop.
 const CROP: u32 = 336;

@@ -1,13 +1,13 @@
 //! Pixtral and Mistral 3: the aspect ratio is kept, sides are rounded up to whole patches.
 
+use omnibus_picture::{Filter, Image, PassOrder, resize};
+
 use super::geometry::Size;
 use super::levels::{Arithmetic, CLIP, Levels};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{Filter, PassOrder, resize};
 
 /// Settings of the processor.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,5 +1,7 @@
 //! Videos of Qwen-VL: frames resized alike, and patches of two frames at a time.
 
+use omnibus_picture::{Image, PassOrder, resize};
+
 use super::geometry::{Size, SmartResize, smart_resize};
 use super::patches::{self, PatchGrid};
 use super::qwen_vl::{QwenVl, Variant};
@@ -7,8 +9,6 @@ use super::settings::{ConfigFiles, Settings};
 use crate::clip::{Clip, Sampling};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{PassOrder, resize};
 
 /// How a video stands in a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

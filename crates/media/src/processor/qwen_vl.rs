@@ -1,13 +1,13 @@
 //! Smart resize to a multiple of merged patches, patches flat and grouped by merge: Qwen-VL, GLM-4V, dots.ocr.
 
+use omnibus_picture::{Filter, Image, PassOrder, resize};
+
 use super::geometry::{Size, SmartResize, smart_resize};
 use super::levels::{Arithmetic, CLIP, Defaults, HALF, Levels};
 use super::patches::{self, PatchGrid};
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{Filter, PassOrder, resize};
 
 /// What sets one kind apart from another.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,11 +2,10 @@
 //!
 //! Invariant: an error names the file and the field. No value is taken for granted: files of a model are untrusted.
 
+use omnibus_picture::{CHANNELS, Filter};
 use serde_json::Value;
 
 use crate::error::Error;
-use omnibus_picture::CHANNELS;
-use omnibus_picture::Filter;
 
 /// Largest size, count or factor that a config may name.
 const COUNT_MAX: u64 = 1 << 30;

@@ -1,13 +1,13 @@
 //! SigLIP 2 with any aspect ratio: the largest size whose patches fit, padded with a mask.
 
+use omnibus_picture::{Filter, Image, PassOrder, resize};
+
 use super::geometry::Size;
 use super::levels::{Arithmetic, HALF, Levels};
 use super::patches::{self, PatchGrid};
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{Filter, PassOrder, resize};
 
 /// How exactly the reference searches for the scale.
 const EPSILON: f64 = 1e-5;

@@ -1,13 +1,13 @@
 //! One picture, resized to the encoder's size: CLIP and SigLIP.
 
+use omnibus_picture::{Filter, Image, PassOrder, resize};
+
 use super::geometry::Size;
 use super::levels::{Arithmetic, CLIP, Defaults, HALF, Levels};
 use super::patches;
 use super::settings::{ConfigFiles, Settings};
 use crate::error::Error;
 use crate::features::{Expansion, Features, Tensor, check_size};
-use omnibus_picture::Image;
-use omnibus_picture::{Filter, PassOrder, resize};
 
 /// The size that a picture is resized to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use super::{Server, server_with};
 
 const NAME: &str = "large_bodies::bodies_at_once_take_bounded_memory";
 /// Bodies at once.
-const COUNT: usize = 12;
+const COUNT: usize = 20;
 const BODY_BYTES: usize = 4 << 20;
 const RECEIVED_BYTES: usize = 8 << 20;
 const READ_BYTES: usize = 16 << 20;
@@ -25,7 +25,7 @@ const BESIDE_BYTES: usize = 16 << 20;
 /// Bytes that may stay.
 const STAY_BYTES: usize = 1 << 20;
 const LOOKS: usize = 10_000_000;
-/// Bodies take what they take for longer.
+/// Between two looks at the bytes in use: a body is received and read for longer.
 const LOOK: Duration = Duration::from_micros(100);
 
 fn limits() -> Limits {
