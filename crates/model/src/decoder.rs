@@ -32,11 +32,11 @@ use crate::ops::{AttentionNeeds, ByLength, Kernels, Ops};
 use crate::params::{Param, Params};
 use crate::quantization::Quantization;
 use crate::shard::{ModelPart, Shard};
-use crate::step_graphs::StepGraphs;
+use crate::step_graphs::{GraphPass, StepGraphs};
 use crate::weights::{ExpertFiles, LoadError, Source, Store, Weights};
 use crate::{families, kernel_check, kv_format};
 pub use compile_ahead::PassShape;
-pub(crate) use draft_pass::DraftPass;
+pub(crate) use draft_pass::{DraftPass, DraftPassInput};
 pub use launches::StepLaunches;
 use layer::Layer;
 pub use pass::PassOutput;
@@ -374,26 +374,18 @@ impl Model {
     /// ([`KvCache::is_whole`]).
     pub fn forward(&self, batch: &Batch, cache: &mut KvCache) -> mlx::Result<PassOutput> {
         let (mut ctx, _adapted) = self.context(batch, cache)?;
-        // Graphs have no place for adapters, nor for features and rows that see later ones, and record no inputs.
-        let only_positions = batch.multimodal.as_ref().is_none_or(MultimodalRows::are_positions);
-        let is_whole = self.blueprint.stage == Stage::Whole;
-        let is_plain = |_: &_| only_positions && is_whole && self.adapters.are_idle();
-        let graphs = self.step_graphs.as_ref().filter(is_plain);
+        let graphs = self.graphs_of(batch).filter(|_| self.blueprint.stage == Stage::Whole);
         let rows = batch.tokens.size() as i32;
-        let may_be_graph = |wanted: &LogitRows| match wanted {
-            LogitRows::First(_) => true,
-            // Logits of all rows cost as much as those of some only where there are few, or most are wanted.
-            LogitRows::At(wanted) => rows <= ALL_LOGITS_MAX || 2 * wanted.size() as i32 >= rows,
-        };
         if let Some(graphs) = graphs
-            && let Some(wanted) = ctx.logits_at.take_if(|wanted| may_be_graph(wanted))
+            && let Some(wanted) = ctx.logits_at.take_if(|wanted| may_have_all_logits(wanted, rows))
         {
             // Padding rows have logits, too, so that fewer shapes occur.
             ctx.logits_at = Some(LogitRows::First(rows));
             let constants = || self.constants();
             let places = batch.hidden.as_ref().map(|hidden| hidden.places.as_slice()).unwrap_or_default();
             let compute = |tokens: &Array, cache: &mut KvCache| self.of_all_rows(tokens, &ctx, cache, places);
-            if let Some(made) = graphs.run(batch, &ctx, cache, constants, compute)? {
+            let pass = GraphPass { tokens: &batch.tokens, states: None, places };
+            if let Some(made) = graphs.run(pass, &ctx, cache, constants, compute)? {
                 let [logits, hidden @ ..] = made.as_slice() else { return Err(mlx::Error::new("logits")) };
                 let logits = Some(RowLogits(wanted.of(logits)?));
                 let hidden = copied_rows(hidden, batch.hidden.as_ref())?;
@@ -402,6 +394,13 @@ impl Model {
             ctx.logits_at = Some(wanted);
         }
         self.output(PassInput::Tokens(&batch.tokens), batch, &ctx, cache)
+    }
+
+    /// Graphs that a pass may be one of. They have no place for adapters, nor for features and rows that see later ones, and record
+    /// no inputs.
+    fn graphs_of(&self, batch: &Batch) -> Option<&StepGraphs> {
+        let only_positions = batch.multimodal.as_ref().is_none_or(MultimodalRows::are_positions);
+        self.step_graphs.as_ref().filter(|_| only_positions && self.adapters.are_idle())
     }
 
     /// What the layers of a pass share, and its adapters while they are in use.
@@ -464,6 +463,14 @@ impl Model {
     /// Why decode steps are not launched as graphs, once.
     pub fn take_launch_problem(&self) -> Option<String> {
         self.step_graphs.as_ref().and_then(StepGraphs::take_problem)
+    }
+}
+
+/// Whether logits of all of so many rows cost no more than those that are wanted: where there are few, or most are wanted.
+fn may_have_all_logits(wanted: &LogitRows, rows: i32) -> bool {
+    match wanted {
+        LogitRows::First(_) => true,
+        LogitRows::At(wanted) => rows <= ALL_LOGITS_MAX || 2 * wanted.size() as i32 >= rows,
     }
 }
 

@@ -8,11 +8,11 @@ mod dflash;
 mod eagle3;
 pub(crate) mod mtp;
 
-use mlx::{Array, Dtype};
+use mlx::Array;
 
 use crate::batch::{Batch, HiddenPlace};
-use crate::blueprint::{Blueprint, Head, HeadStates, TokenTable};
-use crate::decoder::{DraftPass, Model};
+use crate::blueprint::{Blueprint, HeadStates};
+use crate::decoder::{DraftPass, DraftPassInput, Model, StepLaunches};
 use crate::error::Error;
 use crate::kv_cache::KvCache;
 use crate::weights::Source;
@@ -36,9 +36,26 @@ pub struct DraftBlock {
     pub mask_token: u32,
 }
 
+/// Hidden states of the rows of a pass.
+#[derive(Debug, Clone, Copy)]
+pub enum DraftStates<'a> {
+    /// The target's, `[T, width]`: those of all [places](DraftHead::places), one beside the other.
+    OfTarget(&'a Array),
+    /// What the head's pass before gave, `[T, hidden]`.
+    OfHead(&'a Array),
+}
+
+impl<'a> DraftStates<'a> {
+    pub(crate) fn array(self) -> &'a Array {
+        match self {
+            Self::OfTarget(states) | Self::OfHead(states) => states,
+        }
+    }
+}
+
 /// What a pass gives of the rows that the batch names.
 pub struct DraftHeadOutput {
-    /// Float32, `[n, vocab]`, of the target's tokens.
+    /// Float32, `[n, vocab]`, of the target's tokens. The next pass may write to the same memory: what reads it is launched before.
     pub logits: Array,
     /// What the next pass reads, `[n, hidden]`.
     pub states: Array,
@@ -96,8 +113,8 @@ impl DraftHead {
         self.block
     }
 
-    /// Writes the keys and values of rows whose states are there, of a head with a block. `states`: `[T, hidden]`; tokens of the
-    /// batch count for nothing.
+    /// Writes the keys and values of rows whose states are there, of a head with a block. `states`: the target's, `[T, width]`; tokens
+    /// of the batch count for nothing.
     pub fn write_context(&self, states: &Array, batch: &Batch, cache: &mut KvCache) -> mlx::Result<()> {
         self.network.write_context(states, batch, cache)
     }
@@ -128,38 +145,36 @@ impl DraftHead {
         states == Some(HeadStates::FinalNorm)
     }
 
-    /// The target's hidden states, `[T, width]`, as passes read them, `[T, hidden]`.
-    pub fn states_of_target(&self, states: &Array) -> mlx::Result<Array> {
-        self.network.states_of_target(states)
+    /// Launches of a pass, for [`mlx::on_planned_gpu`]: nothing is computed, and `cache` is as before.
+    pub fn pass_launches(
+        &self,
+        target: &Model,
+        states: DraftStates<'_>,
+        batch: &Batch,
+        cache: &mut KvCache,
+    ) -> mlx::Result<StepLaunches> {
+        self.network.draft_launches(DraftPassInput { target, states: Some(states) }, batch, cache)
     }
 
     /// Builds the graph of one pass. `None` if the batch names no rows for logits.
     ///
-    /// `batch.tokens`: for each row the token that follows it; of a head with a block the block's own. `states`: `[T, hidden]`; a
-    /// head with a block reads none.
+    /// `batch.tokens`: for each row the token that follows it; of a head with a block the block's own. `states`: of the rows; a head
+    /// with a block reads none.
     pub fn forward(
         &self,
         target: &Model,
-        states: &Array,
+        states: Option<DraftStates<'_>>,
         batch: &Batch,
         cache: &mut KvCache,
     ) -> mlx::Result<Option<DraftHeadOutput>> {
-        let own_table = |input| matches!(input, TokenTable::Own);
-        let input = self.blueprint().stage.draft_head().map(|input| input.table);
-        let embedded = match input.is_some_and(own_table) {
-            true => self.network.embeddings(&batch.tokens)?,
-            false => target.embeddings(&batch.tokens)?.astype(self.network.dtype())?,
-        };
-        let pass = self.network.draft_pass(&embedded, states, batch, cache)?;
-        let Some(DraftPass { normed, states }) = pass else { return Ok(None) };
-        let logits = match self.blueprint().head {
-            Head::Target => target.logits(&normed.astype(target.dtype())?)?,
-            Head::Own | Head::Tied | Head::OwnIfPresent | Head::Absent => self.network.logits(&normed)?,
+        let input = DraftPassInput { target, states };
+        let Some(DraftPass { logits, states }) = self.network.draft_pass(input, batch, cache)? else {
+            return Ok(None);
         };
         let logits = match &self.own_rows {
             Some(rows) => logits.pad(&[(0, 0), (0, 1)], f32::NEG_INFINITY)?.take(rows, 1)?,
             None => logits,
         };
-        Ok(Some(DraftHeadOutput { logits: logits.astype(Dtype::F32)?, states }))
+        Ok(Some(DraftHeadOutput { logits, states }))
     }
 }

@@ -63,7 +63,7 @@ pub use config::{Config, ConfigError, IGNORABLE, Limit};
 pub use cross_weights::{CrossHead, CrossWeights};
 pub use decoder::{LaunchStats, Loading, Model, PassOutput, PassShape, RowLogits, StepLaunches};
 pub use dims::{DimFields, Dims};
-pub use draft_head::{DraftBlock, DraftHead, DraftHeadOutput};
+pub use draft_head::{DraftBlock, DraftHead, DraftHeadOutput, DraftStates};
 pub use error::Error;
 pub use forward::KvPath;
 pub use input_squares::InputSquares;

@@ -14,7 +14,8 @@ use comparison::{Comparison, GraphUse, difference};
 use mlx::gpu::{KernelOrder, OtherArrays, StepArrays, StepGraph, StepTrace};
 use mlx::{Array, Dtype};
 
-use crate::batch::{Batch, HiddenPlace};
+use crate::batch::HiddenPlace;
+use crate::draft_head::DraftStates;
 use crate::forward::{ForwardContext, Numbers};
 use crate::kv_cache::KvCache;
 
@@ -32,12 +33,41 @@ pub(crate) struct StepGraphs {
     reported: RefCell<BTreeSet<String>>,
 }
 
+/// A pass that may be a graph.
+#[derive(Clone, Copy)]
+pub(crate) struct GraphPass<'a> {
+    /// `[T]` i32.
+    pub(crate) tokens: &'a Array,
+    /// What a pass of a draft head reads.
+    pub(crate) states: Option<DraftStates<'a>>,
+    /// Hidden states that it gives.
+    pub(crate) places: &'a [HiddenPlace],
+}
+
 /// All that the launches of a decode step depend on.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct StepShape {
     rows: i32,
     groups: Vec<[i32; 3]>,
+    /// Whose hidden states it reads.
+    reads: Option<StatesOf>,
     hidden: Vec<HiddenPlace>,
+}
+
+/// Whose hidden states a pass of a draft head reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum StatesOf {
+    Target,
+    Head,
+}
+
+impl StatesOf {
+    fn of(states: &DraftStates<'_>) -> Self {
+        match states {
+            DraftStates::OfTarget(_) => Self::Target,
+            DraftStates::OfHead(_) => Self::Head,
+        }
+    }
 }
 
 /// Graphs that are kept. Each takes a few megabytes of the device's memory.
@@ -46,18 +76,19 @@ const GRAPHS_MAX: usize = 48;
 pub(crate) const SEGMENTS_MAX: usize = 4;
 
 impl StepGraphs {
-    /// Of all rows logits, and hidden states of the places that the batch names, lazily; `None` where the kernels must be launched
-    /// one by one. The next step of this shape writes to the same memory. `compute`: launches them. `constants`: all arrays that the
-    /// model holds.
+    /// Of all rows logits, and the hidden states that the pass gives, lazily; `None` where the kernels must be launched one by one.
+    /// The next step of this shape writes to the same memory. `compute`: launches them. `constants`: all arrays that the model
+    /// holds.
     pub(crate) fn run(
         &self,
-        batch: &Batch,
+        pass: GraphPass<'_>,
         ctx: &ForwardContext,
         cache: &mut KvCache,
         constants: impl FnOnce() -> Vec<Array>,
         compute: impl FnOnce(&Array, &mut KvCache) -> mlx::Result<Vec<Array>>,
     ) -> mlx::Result<Option<Vec<Array>>> {
-        let tokens = batch.tokens.view(Dtype::I32)?;
+        let tokens = pass.tokens.view(Dtype::I32)?;
+        let pass = GraphPass { tokens: &tokens, ..pass };
         let rows = tokens.size() as i32;
         let graph_use = match ctx.is_repeatable() {
             true => self.comparison.borrow().in_repeatable_step(rows),
@@ -68,9 +99,9 @@ impl StepGraphs {
             self.launches.set(0);
             return Ok(None);
         };
-        let hidden = batch.hidden.as_ref().map(|hidden| hidden.places.clone()).unwrap_or_default();
-        let shape = StepShape { rows, groups: ctx.shapes_of_decode(), hidden };
-        let called = inputs(&tokens, &numbers, |numbers| &numbers.host);
+        let reads = pass.states.as_ref().map(StatesOf::of);
+        let shape = StepShape { rows, groups: ctx.shapes_of_decode(), reads, hidden: pass.places.to_vec() };
+        let called = pass.inputs(&numbers, |numbers| &numbers.host);
         let mut graphs = self.graphs.borrow_mut();
         match graphs.get(&shape) {
             Some(Some(graph)) if graph.fits(&cache.arrays().collect::<Vec<_>>())? => {
@@ -88,7 +119,7 @@ impl StepGraphs {
             graphs.clear();
         }
         drop(graphs);
-        let graph = match self.built_for(graph_use, (&tokens, &numbers), cache, constants, compute) {
+        let graph = match self.built_for(graph_use, (pass, &numbers), cache, constants, compute) {
             // What else is in flight may have failed with it, so the step fails; the next one has no graph of this shape.
             Err(error) if error.is_eval() => {
                 self.report(format!("decode steps are not launched as one graph: {error}"));
@@ -109,7 +140,7 @@ impl StepGraphs {
     fn built_for(
         &self,
         graph_use: GraphUse,
-        (tokens, numbers): (&Array, &[&Numbers]),
+        (pass, numbers): (GraphPass<'_>, &[&Numbers]),
         cache: &mut KvCache,
         constants: impl FnOnce() -> Vec<Array>,
         compute: impl FnOnce(&Array, &mut KvCache) -> mlx::Result<Vec<Array>>,
@@ -117,17 +148,17 @@ impl StepGraphs {
         let pools: Vec<Array> = cache.arrays().cloned().collect();
         let pools: Vec<&Array> = pools.iter().collect();
         let constants = constants();
-        let traced = inputs(tokens, numbers, |numbers| &numbers.device);
+        let traced = pass.inputs(numbers, |numbers| &numbers.device);
         let arrays = StepArrays {
             inputs: &traced,
             constants: &constants.iter().collect::<Vec<_>>(),
             borrowed: &pools,
             others: OtherArrays::Refused,
         };
-        let computed = compute(tokens, cache);
+        let computed = compute(pass.tokens, cache);
         cache.restore(&pools);
         let computed = computed?;
-        let called = inputs(tokens, numbers, |numbers| &numbers.host);
+        let called = pass.inputs(numbers, |numbers| &numbers.host);
         let trace = StepTrace::new(&computed.iter().collect::<Vec<_>>(), &arrays);
         let found = trace.and_then(|trace| match graph_use {
             GraphUse::None => Ok(None),
@@ -199,9 +230,12 @@ impl StepGraphs {
     }
 }
 
-/// What a step takes besides what its graph holds.
-fn inputs<'a>(tokens: &'a Array, numbers: &[&'a Numbers], of: fn(&Numbers) -> &Array) -> Vec<&'a Array> {
-    std::iter::once(tokens).chain(numbers.iter().map(|numbers| of(numbers))).collect()
+impl<'a> GraphPass<'a> {
+    /// What it takes besides what its graph holds.
+    pub(crate) fn inputs(&self, numbers: &[&'a Numbers], of: fn(&Numbers) -> &Array) -> Vec<&'a Array> {
+        let states = self.states.map(DraftStates::array);
+        [self.tokens].into_iter().chain(states).chain(numbers.iter().map(|numbers| of(numbers))).collect()
+    }
 }
 
 /// The graph, if it is worth its launches.

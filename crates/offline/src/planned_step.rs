@@ -122,7 +122,10 @@ fn longest_repetition(launches: &[TracedLaunch]) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use omnibus_model::{HiddenPlace, HiddenRows};
+    use std::path::Path;
+
+    use mlx::{Array, Dtype};
+    use omnibus_model::{DraftHead, DraftStates, HiddenPlace, HiddenRows, StepLaunches};
 
     use super::*;
 
@@ -194,6 +197,74 @@ mod tests {
             let operations: Vec<&str> =
                 launches.pass.iter().filter(|of| of.grid.is_none()).map(|of| of.name.as_str()).collect();
             assert!(launches.graphs.is_some(), "{places:?}: {operations:?}");
+        }
+    }
+
+    /// The weights of an EAGLE-3 head for [`OF_KERNELS`], all zero.
+    fn eagle3_head(at: &Path) -> Source {
+        let shapes: [(&str, &[i32]); 14] = [
+            ("fc.weight", &[512, 1536]),
+            ("midlayer.input_layernorm.weight", &[512]),
+            ("midlayer.hidden_norm.weight", &[512]),
+            ("midlayer.post_attention_layernorm.weight", &[512]),
+            ("midlayer.self_attn.q_proj.weight", &[512, 1024]),
+            ("midlayer.self_attn.k_proj.weight", &[256, 1024]),
+            ("midlayer.self_attn.v_proj.weight", &[256, 1024]),
+            ("midlayer.self_attn.o_proj.weight", &[512, 512]),
+            ("midlayer.mlp.gate_proj.weight", &[1024, 512]),
+            ("midlayer.mlp.up_proj.weight", &[1024, 512]),
+            ("midlayer.mlp.down_proj.weight", &[512, 1024]),
+            ("norm.weight", &[512]),
+            ("lm_head.weight", &[256, 512]),
+            ("d2t", &[256]),
+        ];
+        std::fs::create_dir_all(at).unwrap();
+        let zeros = shapes.map(|(name, shape)| {
+            let dtype = if name == "d2t" { Dtype::I32 } else { Dtype::Bf16 };
+            (name, Array::zeros(shape, dtype).unwrap())
+        });
+        let tensors = zeros.iter().map(|(name, tensor)| (*name, tensor));
+        mlx::io::save_safetensors(at.join("model.safetensors"), tensors, []).unwrap();
+        let mut config: serde_json::Value = serde_json::from_str(OF_KERNELS).unwrap();
+        config["architectures"] = serde_json::json!(["LlamaForCausalLMEagle3"]);
+        config["num_hidden_layers"] = 1.into();
+        config["draft_vocab_size"] = 256.into();
+        std::fs::write(at.join("config.json"), config.to_string()).unwrap();
+        Source::Directory(at.to_owned())
+    }
+
+    /// Its first pass reads the target's states, later ones its own.
+    #[test]
+    fn passes_of_a_draft_head_are_graphs() {
+        let folder = std::env::temp_dir().join(format!("omnibus-planned-head-{}", std::process::id()));
+        let eagle3 = eagle3_head(&folder);
+        let weights = Source::Random(RandomWeights::new("llama", OF_KERNELS, None).unwrap());
+        let launches = mlx::on_planned_gpu(|| {
+            let target = Model::load(&weights, Kernels::fastest()).unwrap();
+            let mtp = DraftHead::of_checkpoint(&weights, &target).unwrap().unwrap();
+            let heads = [("mtp", mtp), ("eagle3", DraftHead::eagle3(&eagle3, &target).unwrap())];
+            let passes = heads.iter().flat_map(|(name, head)| [(*name, head, true), (*name, head, false)]);
+            let launches = passes.map(|(name, head, is_first)| {
+                let storage = KvStorage::from(KvFormat::Float(head.network().kv_float()));
+                let input = PassInput { sequences: 3, len: 1, context: 100, rows: 4 };
+                let (batch, mut cache) = input.build(head.network(), storage).unwrap();
+                let streams = if is_first { head.places().len() as i32 } else { 1 };
+                let states = Array::zeros(&[4, streams * 512], target.dtype()).unwrap();
+                let states =
+                    if is_first { DraftStates::OfTarget(&states) } else { DraftStates::OfHead(&states) };
+                (name, is_first, head.pass_launches(&target, states, &batch, &mut cache).unwrap())
+            });
+            launches.collect::<Vec<_>>()
+        });
+        std::fs::remove_dir_all(folder).unwrap();
+        assert_eq!(launches.len(), 4);
+        for (name, is_first, StepLaunches { pass, graphs, .. }) in launches {
+            let operations = pass.iter().filter(|of| of.grid.is_none()).map(|of| of.name.as_str());
+            let operations: Vec<&str> = operations.collect();
+            assert!(
+                graphs.is_some_and(|graphs| graphs <= 2),
+                "{name}, {is_first}: {graphs:?} {operations:?}"
+            );
         }
     }
 

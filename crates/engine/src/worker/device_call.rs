@@ -173,8 +173,7 @@ pub(super) enum DeviceReply {
     Done,
     Pass(Box<PassRows>),
     Step(StepResult),
-    /// The draft tokens of each segment, in the order of the call.
-    Drafts(Vec<Vec<u32>>),
+    Drafts(DraftResult),
     /// The bytes of each block, in the order of the call.
     Blocks(Vec<Bytes>),
     Flag(bool),
@@ -193,6 +192,15 @@ pub(super) struct StepResult {
     /// What was requested of prompts, by sequence.
     pub(super) prompts: Vec<(SequenceId, JobUpdate)>,
     /// Whether kernels or graphs were built since the step before was read. What a step takes then says nothing of others.
+    pub(super) built: bool,
+}
+
+/// Draft tokens that were computed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct DraftResult {
+    /// Of each segment, in the order of the call.
+    pub(super) tokens: Vec<Vec<u32>>,
+    /// Whether kernels or graphs were built for them. What they took then says nothing of others.
     pub(super) built: bool,
 }
 

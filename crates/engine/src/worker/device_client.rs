@@ -10,8 +10,8 @@ use omnibus_kv::BlockId;
 use omnibus_model::BlockImport;
 
 use super::device_call::{
-    Device, DeviceCall, DeviceReply, DeviceStats, EncoderInput, EncodingParts, GroupBlocks, KvCall,
-    MediaCall, MediaHit, StepResult,
+    Device, DeviceCall, DeviceReply, DeviceStats, DraftResult, EncoderInput, EncodingParts, GroupBlocks,
+    KvCall, MediaCall, MediaHit, StepResult,
 };
 use super::drafting::DraftSegment;
 use super::model_traits::ModelTraits;
@@ -100,7 +100,7 @@ impl DeviceClient {
     }
 
     /// [`DeviceCall::Draft`].
-    pub(super) fn draft(&mut self, segments: Vec<DraftSegment>) -> mlx::Result<Vec<Vec<u32>>> {
+    pub(super) fn draft(&mut self, segments: Vec<DraftSegment>) -> mlx::Result<DraftResult> {
         match self.device.call(DeviceCall::Draft(segments))? {
             DeviceReply::Drafts(drafts) => Ok(drafts),
             other => Err(unexpected(&other)),

@@ -3,12 +3,13 @@
 mod head;
 mod model;
 mod rounds;
+mod unread_states;
 
-use mlx::Array;
 use omnibus_core::SequenceId;
 use omnibus_kv::{BlockId, KvFormat};
 use omnibus_model::{DraftHead, HiddenPlace, KvCacheGroup, KvStorage, Model, Source};
 
+use super::hidden::KeptStates;
 use super::padding::Padding;
 use crate::error::StartError;
 use crate::sampler::Sampler;
@@ -233,11 +234,11 @@ impl Drafter {
         }
     }
 
-    /// Keeps the target's hidden states of positions from `first` on, one array for each place, `[positions, hidden]`.
-    pub(super) fn keep(&mut self, sequence: SequenceId, first: usize, rows: Array) -> mlx::Result<()> {
+    /// Keeps the target's hidden states of a step.
+    pub(super) fn keep(&mut self, kept: KeptStates) {
         match self {
-            Self::Model(_) => Ok(()),
-            Self::Head(head) => head.keep(sequence, first, rows),
+            Self::Model(_) => {}
+            Self::Head(head) => head.keep(kept),
         }
     }
 
@@ -254,6 +255,14 @@ impl Drafter {
         match self {
             Self::Model(_) => {}
             Self::Head(head) => head.remove(sequence),
+        }
+    }
+
+    /// Its layers, shapes and caches.
+    pub(super) fn network(&self) -> &Model {
+        match self {
+            Self::Model(model) => model.network(),
+            Self::Head(head) => head.network(),
         }
     }
 

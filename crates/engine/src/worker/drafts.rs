@@ -103,7 +103,8 @@ impl Drafts {
         drafts
     }
 
-    /// Computes what was promised to the sequences of a step, of which all are given that may draft. `None` if there is nothing to compute.
+    /// Computes what was promised to the sequences of a step, of which all are given that may draft. Gives what it took; `None` if
+    /// nothing was computed, and if that time is no measure.
     pub(super) fn compute(
         &mut self,
         promised: &[Promised<'_>],
@@ -114,7 +115,7 @@ impl Drafts {
             return Ok(None);
         }
         let started = Instant::now();
-        let mut load = DraftLoad::default();
+        let (mut load, mut built) = (DraftLoad::default(), false);
         for (proposer, of) in self.proposers.iter_mut().enumerate() {
             let next = &self.next;
             let has_promised = |of: &Promised<'_>| {
@@ -127,6 +128,7 @@ impl Drafts {
             let computed = of.compute(&own, device)?;
             load.rounds += computed.load.rounds;
             load.rows += computed.load.rows;
+            built |= computed.built;
             let drafted = own.iter().zip(computed.drafts).filter(|(of, _)| of.count > 0);
             for (of, tokens) in drafted {
                 self.next.insert(of.sequence, NextDraft { proposer, tokens: DraftTokens::Known(tokens) });
@@ -136,7 +138,7 @@ impl Drafts {
             return Ok(None);
         }
         self.computing = started.elapsed();
-        Ok(Some(Drafted { load, took: self.computing }))
+        Ok((!built).then_some(Drafted { load, took: self.computing }))
     }
 
     /// Whether the step whose drafts were computed last leaves hidden states on the device.

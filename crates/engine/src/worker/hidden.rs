@@ -20,13 +20,23 @@ pub(super) struct HiddenRequest<'a> {
     places: &'a [HiddenPlace],
 }
 
-/// Hidden states that a draft head reads later.
+/// Hidden states of a step that a draft head reads later.
+pub(super) struct KeptStates {
+    /// `[n, width]`: those of all places, one beside the other.
+    pub(super) states: Array,
+    pub(super) of: Vec<KeptRows>,
+}
+
+/// Which of a step's kept states are those of a sequence's positions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeptRows {
     pub(super) sequence: SequenceId,
     /// Position of the first.
-    pub(super) first: usize,
-    /// `[positions, width]`: those of all places, one beside the other.
-    pub(super) rows: Array,
+    pub(super) position: usize,
+    /// Its row.
+    pub(super) row: usize,
+    /// How many.
+    pub(super) len: usize,
 }
 
 impl<'a> HiddenRequest<'a> {
@@ -70,9 +80,9 @@ impl<'a> HiddenRequest<'a> {
     }
 
     /// What a draft head reads. `hidden`: what the pass gave.
-    pub(super) fn kept(&self, hidden: &[Array]) -> mlx::Result<Vec<KeptRows>> {
+    pub(super) fn kept(&self, hidden: &[Array]) -> mlx::Result<Option<KeptStates>> {
         if self.kept.is_empty() {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         let places =
             hidden.get(..self.places.len()).ok_or_else(|| mlx::Error::new("states of all places"))?;
@@ -80,12 +90,13 @@ impl<'a> HiddenRequest<'a> {
             [one] => one.clone(),
             several => mlx::concatenate(&several.iter().collect::<Vec<_>>(), -1)?,
         };
-        let width = states.dim(1)?;
-        let of_segment = |(segment, first): &(&InputSegment, usize)| {
-            let rows = states.slice(&[*first as i32, 0], &[(first + segment.len) as i32, width])?;
-            Ok(KeptRows { sequence: segment.sequence, first: segment.context, rows })
+        let of_segment = |(segment, row): &(&InputSegment, usize)| KeptRows {
+            sequence: segment.sequence,
+            position: segment.context,
+            row: *row,
+            len: segment.len,
         };
-        self.kept.iter().map(of_segment).collect()
+        Ok(Some(KeptStates { states, of: self.kept.iter().map(of_segment).collect() }))
     }
 }
 

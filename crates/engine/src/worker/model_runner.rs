@@ -70,7 +70,7 @@ pub(super) struct ForwardOutput {
     samples: Vec<SampleRow>,
     prompts: Vec<PromptOutput>,
     /// Hidden states that a draft head reads.
-    states: Vec<Array>,
+    states: Option<Array>,
 }
 
 /// A step that computes.
@@ -389,13 +389,10 @@ impl ModelRunner {
         let hidden = self.hidden_request(input);
         let reported = hidden.reported(&pass.hidden, &self.model)?;
         prompts.extend(reported.into_iter().map(PromptOutput::Hidden));
-        let mut states = Vec::new();
         let kept = hidden.kept(&pass.hidden)?;
-        for kept in kept {
-            states.push(kept.rows.clone());
-            if let Some(draft) = &mut self.draft {
-                draft.keep(kept.sequence, kept.first, kept.rows)?;
-            }
+        let states = kept.as_ref().map(|kept| kept.states.clone());
+        if let (Some(draft), Some(kept)) = (&mut self.draft, kept) {
+            draft.keep(kept);
         }
         Ok(ForwardOutput { logits, samples: input.samples.clone(), prompts, states })
     }
@@ -440,8 +437,7 @@ impl ModelRunner {
         if let Some(why) = self.model.expert_memory().and_then(mlx::cpu::ExpertMemory::take_failure) {
             return Err(mlx::Error::new(why));
         }
-        let launches = self.model.launches();
-        let built = (launches.compiled_kernels_total, launches.step_graphs_total);
+        let built = built(&self.model);
         let built_before = std::mem::replace(&mut self.built, built);
         Ok(StepResult { sampled, prompts: prompts.concat(), built: built != built_before })
     }
@@ -469,6 +465,12 @@ impl ModelRunner {
         }
         self.allocate_missing()
     }
+}
+
+/// Kernels that were compiled so far, and the network's graphs.
+fn built(network: &Model) -> (u64, u64) {
+    let launches = network.launches();
+    (launches.compiled_kernels_total, launches.step_graphs_total)
 }
 
 fn chooser(model: &Model) -> Chooser {

@@ -148,6 +148,8 @@ pub(super) struct Computed {
     pub(super) drafts: Vec<Vec<u32>>,
     /// What the draft model computed.
     pub(super) load: DraftLoad,
+    /// Whether kernels or graphs were built for that.
+    pub(super) built: bool,
 }
 
 /// What a step yields for one sequence.

@@ -20,6 +20,13 @@ pub struct RunCount {
     pub longest: i32,
 }
 
+impl RunCount {
+    /// Groups that share the rows of the longest run in a convolution.
+    pub fn conv_tiles(self) -> i32 {
+        (self.longest.max(1) + CONV_TILE - 1) / CONV_TILE
+    }
+}
+
 /// Rows of a convolution that a thread computes, not fewer than a state has.
 const CONV_TILE: i32 = 32;
 /// Elements of a key that recurrences have at most.
@@ -77,7 +84,6 @@ impl CausalConv {
         }
         let threads = 128;
         let gates = self.gates.unwrap_or(ConvGates { inputs: 0, results: 0 });
-        let tiles = (count.longest.max(1) + CONV_TILE - 1) / CONV_TILE;
         Some(Plan {
             kernel: &CAUSAL_CONV,
             constants: vec![
@@ -94,7 +100,7 @@ impl CausalConv {
                 int("GATE_IN", gates.inputs),
                 int("GATE_OUT", gates.results),
             ],
-            groups: [(self.channels + threads - 1) / threads, count.runs, tiles],
+            groups: [(self.channels + threads - 1) / threads, count.runs, count.conv_tiles()],
             threads,
             outputs: vec![(vec![self.rows, self.channels], self.output)],
         })

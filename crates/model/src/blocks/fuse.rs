@@ -51,14 +51,15 @@ impl FuseBlock {
         }
     }
 
-    /// The stream, `[T, hidden]`, of embeddings and states of as many rows.
-    pub(crate) fn stream(&self, embedded: &Array, states: &Array) -> mlx::Result<Array> {
+    /// The stream, `[T, hidden]`, of embeddings and states of as many rows; a block of tokens behind a context has none.
+    pub(crate) fn stream(&self, embedded: &Array, states: Option<&Array>) -> mlx::Result<Array> {
+        let states = || states.ok_or_else(|| mlx::Error::new("the hidden states of a draft head's rows"));
         match self {
             Self::Joined { embedding, state, projection } => {
-                let both = [&embedding.forward(embedded)?, &state.forward(states)?];
+                let both = [&embedding.forward(embedded)?, &state.forward(states()?)?];
                 projection.forward(&mlx::concatenate(&both, -1)?)
             }
-            Self::Streams { .. } => Ok(states.clone()),
+            Self::Streams { .. } => states().cloned(),
             Self::Context { .. } => Ok(embedded.clone()),
         }
     }

@@ -3,11 +3,11 @@
 use mlx::gpu::{OtherArrays, StepArrays, StepTrace, TracedLaunch};
 use mlx::{Array, Dtype};
 
-use super::Model;
+use super::{DraftPassInput, Model};
 use crate::batch::Batch;
-use crate::forward::{LogitRows, Numbers};
+use crate::forward::{ForwardContext, LogitRows};
 use crate::kv_cache::KvCache;
-use crate::step_graphs::SEGMENTS_MAX;
+use crate::step_graphs::{GraphPass, SEGMENTS_MAX};
 
 /// What a decode step launches.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,31 +23,32 @@ pub struct StepLaunches {
 impl Model {
     /// Launches of a step, for [`mlx::on_planned_gpu`]: nothing is computed, and `cache` is as before.
     pub fn step_launches(&self, batch: &Batch, cache: &mut KvCache) -> mlx::Result<StepLaunches> {
-        let pools: Vec<Array> = cache.arrays().cloned().collect();
-        let pools: Vec<&Array> = pools.iter().collect();
         let (mut ctx, _adapted) = self.context(batch, cache)?;
+        let rows = batch.tokens.size() as i32;
         // As steps that are graphs, padding rows included.
+        ctx.logits_at = Some(LogitRows::First(rows));
+        let places = batch.hidden.as_ref().map(|hidden| hidden.places.as_slice()).unwrap_or_default();
+        let pass = GraphPass { tokens: &batch.tokens, states: None, places };
+        let compute = |tokens: &Array, cache: &mut KvCache| self.of_all_rows(tokens, &ctx, cache, places);
+        let (pass, graphs) = pass_launches(pass, &ctx, cache, &self.params.arrays(), compute)?;
+        Ok(StepLaunches { pass, choice: self.choice_launches(rows)?, graphs })
+    }
+
+    /// Launches of a pass of a draft head likewise, as [`draft_pass`](Self::draft_pass) builds it.
+    pub(crate) fn draft_launches(
+        &self,
+        input: DraftPassInput<'_>,
+        batch: &Batch,
+        cache: &mut KvCache,
+    ) -> mlx::Result<StepLaunches> {
+        let (mut ctx, _adapted) = self.context(batch, cache)?;
         let rows = batch.tokens.size() as i32;
         ctx.logits_at = Some(LogitRows::First(rows));
-        let tokens = batch.tokens.view(Dtype::I32)?;
-        let places = batch.hidden.as_ref().map(|hidden| hidden.places.as_slice()).unwrap_or_default();
-        let computed = self.of_all_rows(&tokens, &ctx, cache, places);
-        cache.restore(&pools);
-        let computed = computed?;
-        let numbers: Option<Vec<&Numbers>> = ctx.numbers_of_decode();
-        let held = self.params.arrays();
-        // A graph gets tokens and numbers copied to their place; other passes upload them with a kernel.
-        let given = numbers.iter().flatten().map(|numbers| &numbers.device).chain([&tokens]);
-        let inputs: Vec<&Array> = held.iter().chain(given).collect();
-        let arrays =
-            StepArrays { inputs: &inputs, constants: &[], borrowed: &pools, others: OtherArrays::Held };
-        let trace = StepTrace::new(&computed.iter().collect::<Vec<_>>(), &arrays)?;
-        let graphs = Some(trace.graphs()).filter(|graphs| (1..=SEGMENTS_MAX).contains(graphs));
-        Ok(StepLaunches {
-            pass: trace.launches(),
-            choice: self.choice_launches(rows)?,
-            graphs: graphs.filter(|_| numbers.is_some()),
-        })
+        let pass = GraphPass { tokens: &batch.tokens, states: input.states, places: &[] };
+        let compute = |tokens: &Array, cache: &mut KvCache| self.draft_graph(input, tokens, &ctx, cache);
+        let held = [self.params.arrays(), input.target.params.arrays()].concat();
+        let (pass, graphs) = pass_launches(pass, &ctx, cache, &held, compute)?;
+        Ok(StepLaunches { pass, choice: input.target.choice_launches(rows)?, graphs })
     }
 
     /// Launches of the choice of a token for each row.
@@ -62,4 +63,29 @@ impl Model {
         let arrays = StepArrays { inputs: &inputs, constants: &[], borrowed: &[], others: OtherArrays::Held };
         Ok(StepTrace::new(&[&tokens], &arrays)?.launches())
     }
+}
+
+/// What a pass launches, and the graphs that it becomes, if it does. `held`: weights; `compute`: builds the pass.
+fn pass_launches(
+    pass: GraphPass<'_>,
+    ctx: &ForwardContext,
+    cache: &mut KvCache,
+    held: &[Array],
+    compute: impl FnOnce(&Array, &mut KvCache) -> mlx::Result<Vec<Array>>,
+) -> mlx::Result<(Vec<TracedLaunch>, Option<usize>)> {
+    let pools: Vec<Array> = cache.arrays().cloned().collect();
+    let pools: Vec<&Array> = pools.iter().collect();
+    let tokens = pass.tokens.view(Dtype::I32)?;
+    let computed = compute(&tokens, cache);
+    cache.restore(&pools);
+    let computed = computed?;
+    let numbers = ctx.numbers_of_decode();
+    // A graph gets tokens and numbers copied to their place; other passes upload them with a kernel.
+    let pass = GraphPass { tokens: &tokens, ..pass };
+    let given = pass.inputs(numbers.as_deref().unwrap_or_default(), |numbers| &numbers.device);
+    let inputs: Vec<&Array> = held.iter().chain(given).collect();
+    let arrays = StepArrays { inputs: &inputs, constants: &[], borrowed: &pools, others: OtherArrays::Held };
+    let trace = StepTrace::new(&computed.iter().collect::<Vec<_>>(), &arrays)?;
+    let graphs = Some(trace.graphs()).filter(|graphs| (1..=SEGMENTS_MAX).contains(graphs));
+    Ok((trace.launches(), graphs.filter(|_| numbers.is_some())))
 }

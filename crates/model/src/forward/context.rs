@@ -313,6 +313,14 @@ impl LogitRows {
             Self::At(rows) => take_rows(x, rows),
         }
     }
+
+    /// These rows of `x`, `[T, width]`, in memory of their own.
+    pub(crate) fn copied(&self, x: &Array) -> mlx::Result<Array> {
+        match self {
+            Self::First(rows) => take_rows(x, &indices(&(0..*rows).collect::<Vec<_>>())?),
+            Self::At(rows) => take_rows(x, rows),
+        }
+    }
 }
 
 impl SequenceLengths {

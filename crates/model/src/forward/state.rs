@@ -36,6 +36,8 @@ pub(crate) struct DeviceRuns {
     numbers: Numbers,
     /// Runs of sequences, then one for each row of padding.
     count: RunCount,
+    /// Whether each run has one row, as those that decode and those that verify draft tokens have.
+    of_single_rows: bool,
     /// Whether a sequence starts from a state, which the pass replaces.
     replaces: bool,
 }
@@ -45,6 +47,7 @@ impl DeviceRuns {
     fn new(mut numbers: Vec<i32>, sequences: &[Vec<Advance>], rows: usize) -> mlx::Result<Self> {
         let of = |advances: &Vec<Advance>| advances.iter().map(|advance| advance.rows.len()).sum::<usize>();
         let longest = sequences.iter().map(of).max().unwrap_or(1).max(1);
+        let of_single_rows = sequences.iter().flatten().all(|advance| advance.rows.len() == 1);
         let replaces =
             sequences.iter().filter_map(|advances| advances.first()).any(|first| first.from.is_some());
         let mut is_padding = vec![true; rows];
@@ -58,7 +61,8 @@ impl DeviceRuns {
         // Few lengths, so that a prebuilt graph fits many steps.
         let host = host_numbers(&numbers, numbers.len().next_power_of_two())?;
         let numbers = Numbers { device: copy_to_device(&host)?, host };
-        Ok(Self { numbers, count: RunCount { runs: runs as i32, longest: longest as i32 }, replaces })
+        let count = RunCount { runs: runs as i32, longest: longest as i32 };
+        Ok(Self { numbers, count, of_single_rows, replaces })
     }
 
     /// `[4 · runs or more]` i32.
@@ -70,10 +74,9 @@ impl DeviceRuns {
         self.count
     }
 
-    /// The numbers of a pass whose sequences have one row each: all that differs from another one with the same
-    /// [`shape`](Self::shape).
+    /// The numbers of a pass whose runs have one row each: all that differs from another one with the same [`shape`](Self::shape).
     pub(crate) fn numbers_of_decode(&self) -> Option<&Numbers> {
-        (self.count.longest == 1).then_some(&self.numbers)
+        self.of_single_rows.then_some(&self.numbers)
     }
 
     /// Whether the pass replaces a state that it starts from, so that computing it again would start from another one.
@@ -83,7 +86,7 @@ impl DeviceRuns {
 
     /// Sizes that launches depend on.
     pub(crate) fn shape(&self) -> [i32; 3] {
-        [self.numbers.host.size() as i32, self.count.longest, self.count.runs]
+        [self.numbers.host.size() as i32, self.count.conv_tiles(), self.count.runs]
     }
 }
 
@@ -294,4 +297,36 @@ fn rows_of(advances: &[&Advance]) -> mlx::Result<Rows> {
 
 fn joined(parts: &[Array]) -> mlx::Result<Array> {
     mlx::concatenate(&parts.iter().collect::<Vec<_>>(), 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs of so many rows each, of sequences that have been computed, and one row of padding.
+    fn device_runs(sequences: &[&[usize]]) -> DeviceRuns {
+        let mut row = 0;
+        let mut advance = |rows: &usize| {
+            let start = row;
+            row += rows;
+            Advance { rows: start..row, from: Some(start as i32), to: row as i32 }
+        };
+        let sequences = sequences.iter().map(|runs| runs.iter().map(&mut advance).collect());
+        let sequences: Vec<Vec<Advance>> = sequences.collect();
+        let numbers = sequences.iter().flatten().flat_map(|of| [of.rows.start as i32, 1, of.to, -1]);
+        DeviceRuns::new(numbers.collect(), &sequences, row + 1).unwrap()
+    }
+
+    #[test]
+    fn rows_that_verify_draft_tokens_are_those_of_a_decode_step() {
+        mlx::on_planned_gpu(|| {
+            let [decoded, verified] = [&[&[1][..], &[1], &[1]][..], &[&[1, 1], &[1]]].map(device_runs);
+            assert!(decoded.numbers_of_decode().is_some() && verified.numbers_of_decode().is_some());
+            assert_eq!(decoded.shape(), verified.shape());
+            let prompt = device_runs(&[&[2], &[1]]);
+            assert!(prompt.numbers_of_decode().is_none());
+            let many = vec![1; 40];
+            assert_ne!(device_runs(&[&many]).shape(), device_runs(&[&[1; 20], &[1; 20]]).shape());
+        });
+    }
 }

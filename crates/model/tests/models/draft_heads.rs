@@ -8,8 +8,8 @@ use mlx::Array;
 use omnibus_kv::{BlockId, BlockTable};
 use omnibus_model::convert::{Conversion, Packing, Recipe, SHARD_BYTES};
 use omnibus_model::{
-    Batch, DraftBlock, DraftHead, DraftHeadOutput, HiddenRows, Kernels, KvCache, KvCacheGroup, Model,
-    MultimodalRows, QuantizationChoice, RandomWeights, Segment, Source, SpanRuns,
+    Batch, DraftBlock, DraftHead, DraftHeadOutput, DraftStates, HiddenRows, Kernels, KvCache, KvCacheGroup,
+    Model, MultimodalRows, QuantizationChoice, RandomWeights, Segment, Source, SpanRuns,
 };
 use serde_json::Value;
 
@@ -159,14 +159,13 @@ impl Drafting<'_> {
     fn first(&mut self, tokens: &[i32], context: usize) -> DraftHeadOutput {
         let end = (context + tokens.len()) as i32;
         let states = self.states.slice(&[context as i32, 0], &[end, self.states.dim(1).unwrap()]).unwrap();
-        let states = self.fixture.head.states_of_target(&states).unwrap();
-        self.pass(tokens, context, &states)
+        self.pass(tokens, context, DraftStates::OfTarget(&states))
     }
 
-    fn pass(&mut self, tokens: &[i32], context: usize, states: &Array) -> DraftHeadOutput {
+    fn pass(&mut self, tokens: &[i32], context: usize, states: DraftStates<'_>) -> DraftHeadOutput {
         let batch = self.cache.batch(tokens, context, vec![tokens.len() - 1]);
         let Fixture { head, target, .. } = self.fixture;
-        head.forward(target, states, &batch, &mut self.cache.0).unwrap().unwrap()
+        head.forward(target, Some(states), &batch, &mut self.cache.0).unwrap().unwrap()
     }
 
     /// A first pass over `tokens`, and one after it for each of `fed`. Gives the logits of all.
@@ -174,7 +173,7 @@ impl Drafting<'_> {
         let mut outputs = vec![self.first(tokens, context)];
         for (token, at) in fed.iter().zip(context + tokens.len()..) {
             let before = outputs.last().unwrap().states.clone();
-            outputs.push(self.pass(&[*token], at, &before));
+            outputs.push(self.pass(&[*token], at, DraftStates::OfHead(&before)));
         }
         let logits: Vec<&Array> = outputs.iter().map(|output| &output.logits).collect();
         mlx::concatenate(&logits, 0).unwrap()
@@ -231,14 +230,14 @@ fn a_head_with_a_block_gives_the_golden_logits() {
         for (from, to, newest, golden) in rounds {
             let rows = states.slice(&[from as i32, 0], &[to as i32, states.dim(1).unwrap()]).unwrap();
             let context = cache.batch(&vec![0; to - from], from, Vec::new());
-            head.write_context(&head.states_of_target(&rows).unwrap(), &context, &mut cache.0).unwrap();
+            head.write_context(&rows, &context, &mut cache.0).unwrap();
             let mut tokens = vec![mask_token as i32; size];
             tokens[0] = newest;
             let block = 0..size;
             let bidirectional = vec![SpanRuns::from([block])];
             let multimodal = Some(MultimodalRows { bidirectional, ..MultimodalRows::default() });
             let batch = Batch { multimodal, ..cache.batch(&tokens, to, (1..size).collect()) };
-            let output = head.forward(&fixture.target, &rows, &batch, &mut cache.0).unwrap().unwrap();
+            let output = head.forward(&fixture.target, None, &batch, &mut cache.0).unwrap().unwrap();
             fixture.assert_near(&output.logits, golden);
         }
     }
@@ -313,7 +312,10 @@ fn random_weights_have_a_head_like_their_last_layer() {
         let hidden = target.blueprint().hidden as i32;
         let states = Array::ones(&[3, hidden], target.dtype()).unwrap();
         let batch = cache.batch(&[1, 2, 3], 0, vec![2]);
-        let output = head.forward(&target, &states, &batch, &mut cache.0).unwrap().unwrap();
+        let output = head
+            .forward(&target, Some(DraftStates::OfTarget(&states)), &batch, &mut cache.0)
+            .unwrap()
+            .unwrap();
         let logits = output.logits.to_vec::<f32>().unwrap();
         assert_eq!(logits.len(), target.blueprint().vocab);
         assert!(logits.iter().all(|logit| logit.is_finite()) && logits[0] != logits[1], "{bits:?}");

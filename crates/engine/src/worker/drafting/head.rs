@@ -5,21 +5,21 @@
 //!
 //! Invariant: what is missing or wrong here costs acceptance, never a token.
 
-use std::collections::BTreeMap;
-
 use mlx::Array;
 use omnibus_core::SequenceId;
 use omnibus_kv::{BlockId, KvFormat};
 use omnibus_model::{
-    Batch, DraftBlock, DraftHead, DraftHeadOutput, HiddenPlace, KvCache, Model, MultimodalRows, Segment,
-    SpanRuns, take_rows,
+    Batch, DraftBlock, DraftHead, DraftHeadOutput, DraftStates, HiddenPlace, KvCache, Model, MultimodalRows,
+    Segment, SpanRuns, take_rows,
 };
 
 use super::model::cache;
 use super::rounds::{
     DraftPasses, DraftSegment, FirstRows, draft, first_rows, later_segments, rows_of_round, segment, taken,
 };
+use super::unread_states::UnreadStates;
 use crate::sampler::Sampler;
+use crate::worker::hidden::KeptStates;
 use crate::worker::padding::Padding;
 
 /// A draft head with its KV cache, and the target's hidden states that it has not read.
@@ -28,34 +28,7 @@ pub(in crate::worker) struct HeadDrafter {
     cache: KvCache,
     block_size: usize,
     format: KvFormat,
-    states: BTreeMap<SequenceId, Vec<KeptStates>>,
-}
-
-/// Hidden states of consecutive positions.
-struct KeptStates {
-    first: usize,
-    /// `[positions, width]`
-    rows: Array,
-}
-
-impl KeptStates {
-    fn end(&self) -> mlx::Result<usize> {
-        Ok(self.first + self.rows.dim(0)? as usize)
-    }
-
-    /// The states of these positions that it has.
-    fn within(&self, from: usize, to: usize) -> mlx::Result<Option<Array>> {
-        let (from, to) = (from.max(self.first), to.min(self.end()?));
-        if from >= to {
-            return Ok(None);
-        }
-        if to - from == self.rows.dim(0)? as usize {
-            return Ok(Some(self.rows.clone()));
-        }
-        let width = self.rows.dim(1)?;
-        let at = |position: usize| (position - self.first) as i32;
-        self.rows.slice(&[at(from), 0], &[at(to), width]).map(Some)
-    }
+    states: UnreadStates,
 }
 
 impl HeadDrafter {
@@ -67,7 +40,12 @@ impl HeadDrafter {
         format: KvFormat,
     ) -> mlx::Result<Self> {
         let cache = cache(head.network(), blocks, block_size, format)?;
-        Ok(Self { head, cache, block_size, format, states: BTreeMap::new() })
+        Ok(Self { head, cache, block_size, format, states: UnreadStates::default() })
+    }
+
+    /// Its own network.
+    pub(super) fn network(&self) -> &Model {
+        self.head.network()
     }
 
     /// Where the target's hidden states are read.
@@ -91,44 +69,12 @@ impl HeadDrafter {
 
     /// A sequence has ended.
     pub(super) fn remove(&mut self, sequence: SequenceId) {
-        self.states.remove(&sequence);
+        self.states.remove(sequence);
     }
 
-    /// Keeps the target's hidden states of positions from `first` on, `[positions, width]`, which take the place of older ones.
-    pub(super) fn keep(&mut self, sequence: SequenceId, first: usize, rows: Array) -> mlx::Result<()> {
-        let kept = self.states.entry(sequence).or_default();
-        while let Some(last) = kept.pop() {
-            if let Some(rows) = last.within(0, first)? {
-                kept.push(KeptStates { first: last.first, rows });
-                break;
-            }
-        }
-        kept.push(KeptStates { first, rows });
-        Ok(())
-    }
-
-    /// The target's hidden states of these positions, `[positions, width]`. Earlier ones are not needed again.
-    fn take(&mut self, sequence: SequenceId, from: usize, to: usize) -> mlx::Result<Array> {
-        let kept = self.states.entry(sequence).or_default();
-        let parts = kept.iter().map(|states| states.within(from, to)).collect::<mlx::Result<Vec<_>>>()?;
-        let parts: Vec<&Array> = parts.iter().flatten().collect();
-        let states = match parts.as_slice() {
-            [] => return Err(mlx::Error::new("the target's hidden states of a draft head's rows")),
-            [one] => (*one).clone(),
-            several => mlx::concatenate(several, 0)?,
-        };
-        if states.dim(0)? as usize != to - from {
-            return Err(mlx::Error::new("the target's hidden states of all of a draft head's rows"));
-        }
-        let mut left = Vec::new();
-        for states in kept.drain(..) {
-            let end = states.end()?;
-            if let Some(rows) = states.within(to, end)? {
-                left.push(KeptStates { first: to.max(states.first), rows });
-            }
-        }
-        *kept = left;
-        Ok(states)
+    /// Keeps the target's hidden states of a step.
+    pub(super) fn keep(&mut self, kept: KeptStates) {
+        self.states.keep(kept);
     }
 
     /// Shows the head the tokens of all segments, and computes their draft tokens.
@@ -174,12 +120,12 @@ impl HeadPasses<'_> {
     fn forward(
         &mut self,
         tokens: Array,
-        states: &Array,
+        states: DraftStates<'_>,
         segments: Vec<Segment>,
         logits_at: Vec<usize>,
     ) -> mlx::Result<Option<Array>> {
         let batch = Batch { tokens, segments, logits_at, multimodal: None, hidden: None };
-        let output = self.drafter.head.forward(self.target, states, &batch, &mut self.drafter.cache)?;
+        let output = self.drafter.head.forward(self.target, Some(states), &batch, &mut self.drafter.cache)?;
         let Some(DraftHeadOutput { logits, states }) = output else { return Ok(None) };
         self.states = Some(states);
         Ok(Some(logits))
@@ -187,12 +133,7 @@ impl HeadPasses<'_> {
 
     /// One pass over the blocks of all segments with draft tokens: the newest token, and a mask for each draft token. Gives the
     /// logits of the first draft token of each.
-    fn draft_blocks(
-        &mut self,
-        ordered: &[&DraftSegment],
-        block: DraftBlock,
-        states: &Array,
-    ) -> mlx::Result<Option<Array>> {
+    fn draft_blocks(&mut self, ordered: &[&DraftSegment], block: DraftBlock) -> mlx::Result<Option<Array>> {
         let groups = self.drafter.cache.groups().len();
         let (mut tokens, mut segments, mut logits_at) = (Vec::new(), Vec::new(), Vec::new());
         let (mut spans, mut first) = (Vec::new(), Vec::new());
@@ -212,7 +153,7 @@ impl HeadPasses<'_> {
         let multimodal = Some(MultimodalRows { bidirectional: spans, ..MultimodalRows::default() });
         let tokens = Array::from_slice(&tokens, &[tokens.len() as i32])?;
         let batch = Batch { tokens, segments, logits_at, multimodal, hidden: None };
-        let output = self.drafter.head.forward(self.target, states, &batch, &mut self.drafter.cache)?;
+        let output = self.drafter.head.forward(self.target, None, &batch, &mut self.drafter.cache)?;
         let Some(DraftHeadOutput { logits, .. }) = output else { return Ok(None) };
         let blocks = BlockLogits { logits, first };
         let of_first = blocks.of_round(blocks.first.len(), 0)?;
@@ -222,28 +163,24 @@ impl HeadPasses<'_> {
 }
 
 impl DraftPasses for HeadPasses<'_> {
-    fn cache(&self) -> &KvCache {
-        &self.drafter.cache
+    fn written(&self) -> Vec<&Array> {
+        self.drafter.cache.arrays().chain(&self.states).collect()
     }
 
     fn first_pass(&mut self, ordered: &[&DraftSegment], padding: Padding) -> mlx::Result<Option<Array>> {
         let FirstRows { tokens, segments, logits_at } =
             first_rows(ordered, self.drafter.cache.groups().len(), padding)?;
-        let states = ordered.iter().map(|of| {
+        let wanted = ordered.iter().map(|of| {
             let first = of.skipped + of.context;
-            self.drafter.take(of.sequence, first, first + of.tokens.len())
+            (of.sequence, first..first + of.tokens.len())
         });
-        let states = states.collect::<mlx::Result<Vec<_>>>()?;
-        let states = mlx::concatenate(&states.iter().collect::<Vec<_>>(), 0)?;
-        let padding = tokens.dim(0)? - states.dim(0)?;
-        let states = if padding == 0 { states } else { states.pad(&[(0, padding), (0, 0)], 0.0)? };
-        let states = self.drafter.head.states_of_target(&states)?;
+        let states = self.drafter.states.take(&wanted.collect::<Vec<_>>(), tokens.size())?;
         match self.drafter.head.block() {
-            None => self.forward(tokens, &states, segments, logits_at),
+            None => self.forward(tokens, DraftStates::OfTarget(&states), segments, logits_at),
             Some(block) => {
                 let batch = Batch { tokens, segments, logits_at: Vec::new(), multimodal: None, hidden: None };
                 self.drafter.head.write_context(&states, &batch, &mut self.drafter.cache)?;
-                self.draft_blocks(ordered, block, &states)
+                self.draft_blocks(ordered, block)
             }
         }
     }
@@ -262,6 +199,6 @@ impl DraftPasses for HeadPasses<'_> {
         let tokens = taken(before, rows_of_round(drafting.len(), before, padding)?.as_ref())?;
         let states = taken(&states, rows_of_round(drafting.len(), &states, padding)?.as_ref())?;
         let segments = later_segments(drafting, self.drafter.cache.groups().len(), round);
-        self.forward(tokens, &states, segments, (0..drafting.len()).collect())
+        self.forward(tokens, DraftStates::OfHead(&states), segments, (0..drafting.len()).collect())
     }
 }

@@ -77,6 +77,11 @@ impl DraftModel {
         Ok(Self { model, cache, block_size, vocab })
     }
 
+    /// Its layers, shapes and caches.
+    pub(super) fn network(&self) -> &Model {
+        &self.model
+    }
+
     /// Drops the KV cache and allocates another.
     pub(super) fn reset(&mut self, blocks: usize) -> mlx::Result<()> {
         self.cache = cache(&self.model, 0, self.block_size, floats(&self.model))?;
@@ -109,8 +114,8 @@ impl DraftModel {
 }
 
 impl DraftPasses for DraftModel {
-    fn cache(&self) -> &KvCache {
-        &self.cache
+    fn written(&self) -> Vec<&Array> {
+        self.cache.arrays().collect()
     }
 
     fn first_pass(&mut self, ordered: &[&DraftSegment], padding: Padding) -> mlx::Result<Option<Array>> {

@@ -1,12 +1,12 @@
-//! Drafting on the device: rounds of passes, one draft token of each sequence a round. All rounds are one graph: a token goes from
-//! one to the next on the device.
+//! Drafting on the device: rounds of passes, one draft token of each sequence a round. A token goes from one to the next on the
+//! device, which computes a round while the host builds the next.
 //!
 //! Invariant: nothing here writes what the target model reads, so what it computes costs time and changes no token.
 
 use mlx::Array;
 use omnibus_core::SequenceId;
 use omnibus_kv::BlockTable;
-use omnibus_model::{KvCache, Segment, take_rows};
+use omnibus_model::{Segment, take_rows};
 use serde::{Deserialize, Serialize};
 
 use crate::sampler::{SampleRow, Sampler};
@@ -35,8 +35,8 @@ pub(in crate::worker) struct DraftSegment {
 
 /// Passes of a network that drafts.
 pub(super) trait DraftPasses {
-    /// Its keys and values.
-    fn cache(&self) -> &KvCache;
+    /// What the last pass made beside its logits: keys, values and states.
+    fn written(&self) -> Vec<&Array>;
 
     /// The tokens of all segments. Gives the logits of the last row of each segment with draft tokens, `[n, vocab]`.
     fn first_pass(&mut self, ordered: &[&DraftSegment], padding: Padding) -> mlx::Result<Option<Array>>;
@@ -78,14 +78,16 @@ pub(super) fn draft(
             position: of.next + rounds.len(),
             logits: row,
         });
-        rounds.push(sampler.draft(&logits, &rows.collect::<Vec<_>>())?);
+        let tokens = sampler.draft(&logits, &rows.collect::<Vec<_>>())?;
+        mlx::async_eval(passes.written().into_iter().chain([&tokens]))?;
+        rounds.push(tokens);
     }
     if rounds.is_empty() {
         // No step waits for tokens that are only shown.
-        mlx::async_eval(passes.cache().arrays())?;
+        mlx::async_eval(passes.written())?;
         return Ok(vec![Vec::new(); segments.len()]);
     }
-    mlx::eval(rounds.iter().chain(passes.cache().arrays()))?;
+    mlx::eval(&rounds)?;
     let mut drafts = vec![Vec::new(); segments.len()];
     for round in rounds {
         let tokens = round.to_vec::<i32>()?;

@@ -3,12 +3,12 @@
 use mlx::Array;
 use omnibus_model::{AdapterId, BlockBytes, KvCache, KvPath, PromptCache};
 
-use super::{Allocation, Computation, ModelRunner, StepOutput};
+use super::{Allocation, Computation, ModelRunner, StepOutput, built};
 use crate::sampler::SamplingChanges;
 use crate::stats::{ExpertStats, LaunchStats};
 use crate::worker::catch_panic::catch_panic;
 use crate::worker::device_call::{
-    Device, DeviceCall, DeviceReply, DeviceStats, GroupBlocks, KvCall, MediaCall, StepResult,
+    Device, DeviceCall, DeviceReply, DeviceStats, DraftResult, GroupBlocks, KvCall, MediaCall, StepResult,
 };
 use crate::worker::drafting::DraftSegment;
 use crate::worker::media::MediaEncoding;
@@ -101,15 +101,25 @@ impl ModelRunner {
     }
 
     /// A network that drafts and that failed may lack part of its KV cache, so it goes.
-    fn draft(&mut self, segments: &[DraftSegment]) -> mlx::Result<Vec<Vec<u32>>> {
+    fn draft(&mut self, segments: &[DraftSegment]) -> mlx::Result<DraftResult> {
         let draft = self.draft.take().ok_or_else(|| mlx::Error::new("there is no draft model or head"));
         let mut draft = draft?;
-        let drafts = catch_panic(|| draft.draft(&self.model, segments, &self.sampler, self.padding));
-        match &drafts {
-            Ok(_) => self.draft = Some(draft),
-            Err(_) => _ = mlx::recover(),
+        let built_before = built(draft.network());
+        let tokens = catch_panic(|| draft.draft(&self.model, segments, &self.sampler, self.padding));
+        if let Some(problem) = draft.network().take_launch_problem() {
+            tracing::warn!("of draft tokens: {problem}");
         }
-        drafts
+        match tokens {
+            Ok(tokens) => {
+                let built = built(draft.network()) != built_before;
+                self.draft = Some(draft);
+                Ok(DraftResult { tokens, built })
+            }
+            Err(error) => {
+                _ = mlx::recover();
+                Err(error)
+            }
+        }
     }
 
     fn stats(&self) -> DeviceStats {

@@ -18,6 +18,7 @@ use omnibus_core::{DraftKind, DraftLoad, SequenceId};
 use omnibus_kv::{BlockId, BlockTable};
 
 use super::{Computed, DraftContext, DraftNetwork, DraftTokens, Promised, Proposal, Proposer};
+use crate::worker::device_call::DraftResult;
 use crate::worker::device_client::DeviceClient;
 use crate::worker::drafting::{DraftReads, DraftSegment, STATES_KEPT_MAX};
 use rest::Rest;
@@ -158,7 +159,7 @@ impl Proposer for ModelProposer {
         }
         if self.rest.rests() {
             promised.iter().for_each(|of| self.sequences.entry(of.sequence).or_default().rest());
-            return Ok(Computed { drafts: vec![Vec::new(); promised.len()], load: DraftLoad::default() });
+            return Ok(Computed { drafts: vec![Vec::new(); promised.len()], ..Computed::default() });
         }
         let (mut room, mut segments, mut places) = (self.chunk, Vec::new(), Vec::new());
         for (place, of) in promised.iter().enumerate() {
@@ -176,12 +177,13 @@ impl Proposer for ModelProposer {
                 places.push(place);
             }
         }
-        let mut computed = Computed { drafts: vec![Vec::new(); promised.len()], load: load_of(&segments) };
+        let drafts = vec![Vec::new(); promised.len()];
         if segments.is_empty() {
-            return Ok(computed);
+            return Ok(Computed { drafts, ..Computed::default() });
         }
-        for ((place, segment), own) in places.into_iter().zip(&segments).zip(device.draft(segments.clone())?)
-        {
+        let DraftResult { tokens, built } = device.draft(segments.clone())?;
+        let mut computed = Computed { drafts, load: load_of(&segments), built };
+        for ((place, segment), own) in places.into_iter().zip(&segments).zip(tokens) {
             let (Some(of), Some(drafts)) = (promised.get(place), computed.drafts.get_mut(place)) else {
                 continue;
             };
