@@ -40,7 +40,7 @@ pub use attention::{
 pub use blocks::{BlockCopies, POOLS_MAX, copy_blocks};
 pub use call::written_by;
 pub use choose::{Choose, ChooseEdited, LogitEdits, choose_tokens};
-pub use elementwise::{AddChosen, AddTerm, Narrow, Term, copy_to_device, host_numbers, upload};
+pub use elementwise::{AddChosen, AddTerm, JoinRows, Narrow, Term, copy_to_device, host_numbers, upload};
 pub use embed::{Embed, TableFormat};
 pub use experts::{ExpertProduct, expert_product, expert_rows, expert_rows_plan, experts_flow};
 pub use gated::{GateLayout, Gated, HeadGate, HeadGateFunction, Xielu};
@@ -63,7 +63,7 @@ pub use source::{Dialect, Kernel, Source};
 pub use step_graph::{
     KernelOrder, KernelTime, LaunchGrid, OtherArrays, StepArrays, StepGraph, StepTrace, TracedLaunch,
 };
-pub use take::TakeNumbers;
+pub use take::{TakeColumns, TakeNumbers};
 pub use unpack::{Unpack, unpack};
 pub use weight_format::WeightFormat;
 

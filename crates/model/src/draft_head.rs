@@ -153,7 +153,7 @@ impl DraftHead {
         batch: &Batch,
         cache: &mut KvCache,
     ) -> mlx::Result<StepLaunches> {
-        self.network.draft_launches(DraftPassInput { target, states: Some(states) }, batch, cache)
+        self.network.draft_launches(self.input(target, Some(states)), batch, cache)
     }
 
     /// Builds the graph of one pass. `None` if the batch names no rows for logits.
@@ -167,14 +167,11 @@ impl DraftHead {
         batch: &Batch,
         cache: &mut KvCache,
     ) -> mlx::Result<Option<DraftHeadOutput>> {
-        let input = DraftPassInput { target, states };
-        let Some(DraftPass { logits, states }) = self.network.draft_pass(input, batch, cache)? else {
-            return Ok(None);
-        };
-        let logits = match &self.own_rows {
-            Some(rows) => logits.pad(&[(0, 0), (0, 1)], f32::NEG_INFINITY)?.take(rows, 1)?,
-            None => logits,
-        };
-        Ok(Some(DraftHeadOutput { logits, states }))
+        let pass = self.network.draft_pass(self.input(target, states), batch, cache)?;
+        Ok(pass.map(|DraftPass { logits, states }| DraftHeadOutput { logits, states }))
+    }
+
+    fn input<'a>(&'a self, target: &'a Model, states: Option<DraftStates<'a>>) -> DraftPassInput<'a> {
+        DraftPassInput { target, states, own_rows: self.own_rows.as_ref() }
     }
 }

@@ -250,7 +250,11 @@ fn checks_of(
         GpuKernel::WarpgroupAttention => Vec::new(),
         GpuKernel::Embed => {
             let mut checks = elementwise::embed(blueprint.hidden, weights, dtype);
-            checks.push(elementwise::take_numbers());
+            checks.extend([
+                elementwise::take_numbers(),
+                elementwise::take_columns(),
+                elementwise::join(blueprint.hidden, dtype),
+            ]);
             checks
         }
         GpuKernel::AddNorm => elementwise::norms(blueprint, &states(blueprint), dtype, measure),

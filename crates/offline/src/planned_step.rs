@@ -261,10 +261,9 @@ mod tests {
         for (name, is_first, StepLaunches { pass, graphs, .. }) in launches {
             let operations = pass.iter().filter(|of| of.grid.is_none()).map(|of| of.name.as_str());
             let operations: Vec<&str> = operations.collect();
-            assert!(
-                graphs.is_some_and(|graphs| graphs <= 2),
-                "{name}, {is_first}: {graphs:?} {operations:?}"
-            );
+            // Logits of a head with the target's output matrix become float32 at the end.
+            let expected = if name == "mtp" { vec!["AsType"] } else { Vec::new() };
+            assert_eq!((graphs, operations), (Some(1), expected), "{name}, {is_first}");
         }
     }
 

@@ -1,7 +1,7 @@
-//! Sums of rows, products with few outputs, and copies to the device's memory.
+//! Sums of rows, rows side by side, products with few outputs, and copies to the device's memory.
 
 use super::plan::{Plan, dtype, int};
-use super::source::{ADD_CHOSEN, ADD_TERM, NARROW, UPLOAD};
+use super::source::{ADD_CHOSEN, ADD_TERM, JOIN_ROWS, NARROW, UPLOAD};
 use crate::array::Array;
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
@@ -83,6 +83,36 @@ impl AddChosen {
             groups: [(self.width / 8 + threads - 1) / threads, self.rows, 1],
             threads,
             outputs: vec![(vec![self.rows, self.width], self.dtype)],
+        }
+        .within_grid()
+    }
+}
+
+/// Rows of two arrays, side by side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JoinRows {
+    /// Of the result.
+    pub dtype: Dtype,
+    /// How many rows.
+    pub rows: i32,
+    /// Elements of a row of each.
+    pub widths: [i32; 2],
+}
+
+impl JoinRows {
+    /// Inputs: rows `[rows, width]` each, floats; output `[rows, sum of widths]`. `None` for widths that are no multiple of 8.
+    pub fn plan(&self) -> Option<Plan> {
+        let [first, second] = self.widths;
+        if first % 8 != 0 || second % 8 != 0 || !is_float(self.dtype) {
+            return None;
+        }
+        let (threads, width) = (128, first + second);
+        Plan {
+            kernel: &JOIN_ROWS,
+            constants: vec![dtype("T", self.dtype), int("A", first), int("B", second), int("NT", threads)],
+            groups: [(width / 8 + threads - 1) / threads, self.rows, 1],
+            threads,
+            outputs: vec![(vec![self.rows, width], self.dtype)],
         }
         .within_grid()
     }

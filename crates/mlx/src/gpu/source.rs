@@ -84,6 +84,8 @@ macro_rules! kernel {
 
 pub(super) static UPLOAD: Kernel = kernel!("upload", &["x"], &["y"], Dialect);
 pub(super) static TAKE_NUMBERS: Kernel = kernel!("take_numbers", &["x", "at"], &["y"], Dialect);
+pub(super) static TAKE_COLUMNS: Kernel = kernel!("take_columns", &["x", "at"], &["y"], Dialect);
+pub(super) static JOIN_ROWS: Kernel = kernel!("join_rows", &["a", "b"], &["y"], Dialect);
 /// Groups of attention that begin while the product before this one still runs crowd the multiprocessors that it leaves
 /// first: 16 streams of 8,192 tokens took 15.1 ms in place of 11.7.
 pub(super) static QK_ROPE_WRITE: Kernel = Kernel {

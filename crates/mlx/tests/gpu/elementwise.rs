@@ -3,8 +3,8 @@
 use mlx::Activation;
 use mlx::Dtype::{self, Bf16, F16, F32};
 use mlx::gpu::{
-    AddChosen, AddNorm, AddTerm, Dialect, GateLayout, Gated, JoinedTerm, LayerNorm, Narrow, NormColumns,
-    Operand, Plan, RmsNorm, Term,
+    AddChosen, AddNorm, AddTerm, Dialect, GateLayout, Gated, JoinRows, JoinedTerm, LayerNorm, Narrow,
+    NormColumns, Operand, Plan, RmsNorm, Term,
 };
 
 use crate::emulator::{Break, Numbers, Program, Tensor, error, in_parts, tolerance};
@@ -178,6 +178,16 @@ fn narrow(dtype: Dtype, rows: i32, inputs: i32, outputs: i32) -> Case {
     Case { plan, inputs: operands, expected: vec![expected], dtype }
 }
 
+fn join_rows(dtypes: [Dtype; 2], rows: i32, widths: [i32; 2]) -> Case {
+    let mut numbers = Numbers(rows as u64);
+    let operands = [0, 1].map(|i: usize| numbers.tensor(dtypes[i], &[rows, widths[i]]));
+    let [a, b] = [0, 1].map(|i: usize| operands[i].to_f64());
+    let both = a.chunks_exact(widths[0] as usize).zip(b.chunks_exact(widths[1] as usize));
+    let expected = both.flat_map(|(a, b)| [a, b].concat()).collect();
+    let plan = JoinRows { dtype: dtypes[0], rows, widths }.plan().unwrap();
+    Case { plan, inputs: operands.into(), expected: vec![expected], dtype: dtypes[0] }
+}
+
 /// The largest error of any case, as a share of what is tolerated.
 pub fn worst(name: &str, dialect: Dialect, cases: &[Case], broken: Break) -> f64 {
     let types = |case: &Case| case.inputs.iter().map(|input| input.dtype).collect::<Vec<_>>();
@@ -261,6 +271,16 @@ fn narrow_products() -> Vec<Case> {
 fn sums_with_gated_terms_equal_their_reference() {
     assert!(worst("add_term_cuda", Dialect::Cuda, &terms(), None) < 1.0);
     assert!(worst("add_term_metal", Dialect::Metal, &terms(), None) < 1.0);
+}
+
+fn joined_rows() -> Vec<Case> {
+    vec![join_rows([Bf16, Bf16], 3, [1048, 24]), join_rows([F32, F16], 2, [8, 1032])]
+}
+
+#[test]
+fn rows_side_by_side_equal_their_reference() {
+    assert!(worst("join_rows_cuda", Dialect::Cuda, &joined_rows(), None) < 1.0);
+    assert!(worst("join_rows_metal", Dialect::Metal, &joined_rows(), None) < 1.0);
 }
 
 #[test]

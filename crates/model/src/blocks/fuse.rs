@@ -5,12 +5,13 @@ use mlx::Array;
 use super::{Linear, NormBlock};
 use crate::blueprint::{FUSE, HeadStates};
 use crate::norm::Norm;
+use crate::ops::Ops;
 use crate::weights::{LoadError, Store};
 
 /// How embeddings and hidden states become a stream, with its weights.
 pub(crate) enum FuseBlock {
     /// Both, each behind a norm, through one projection.
-    Joined { embedding: NormBlock, state: NormBlock, projection: Linear },
+    Joined { ops: Ops, embedding: NormBlock, state: NormBlock, projection: Linear },
     /// Streams of the target model through a projection.
     Streams { projection: Linear },
     /// Streams of the target model through a projection and a norm, of which layers make keys and values.
@@ -28,6 +29,7 @@ impl FuseBlock {
         let (at, hidden) = (format!("{root}.{FUSE}"), store.hidden());
         Ok(match states {
             HeadStates::FinalNorm => Self::Joined {
+                ops: store.ops(),
                 embedding: store.norm(&format!("{at}.embedding_norm"), norm, hidden)?,
                 state: store.norm(&format!("{at}.state_norm"), norm, hidden)?,
                 projection: store.linear(&format!("{at}.projection"))?,
@@ -55,9 +57,8 @@ impl FuseBlock {
     pub(crate) fn stream(&self, embedded: &Array, states: Option<&Array>) -> mlx::Result<Array> {
         let states = || states.ok_or_else(|| mlx::Error::new("the hidden states of a draft head's rows"));
         match self {
-            Self::Joined { embedding, state, projection } => {
-                let both = [&embedding.forward(embedded)?, &state.forward(states()?)?];
-                projection.forward(&mlx::concatenate(&both, -1)?)
+            Self::Joined { ops, embedding, state, projection } => {
+                projection.forward(&ops.join(&embedding.forward(embedded)?, &state.forward(states()?)?)?)
             }
             Self::Streams { .. } => states().cloned(),
             Self::Context { .. } => Ok(embedded.clone()),

@@ -1,6 +1,6 @@
 //! One pass of a draft head.
 
-use mlx::{Array, Dtype};
+use mlx::Array;
 
 use super::pass::{Begins, PassInput};
 use super::{Model, may_have_all_logits};
@@ -19,11 +19,14 @@ pub(crate) struct DraftPassInput<'a> {
     pub(crate) target: &'a Model,
     /// Of the rows; `None` for a block of tokens behind a context.
     pub(crate) states: Option<DraftStates<'a>>,
+    /// For each token of the target, its row of the head's own logits, `[vocab]` i32; none that is there for tokens that it never
+    /// drafts.
+    pub(crate) own_rows: Option<&'a Array>,
 }
 
 /// What a pass of a draft head gives of the rows that the batch names.
 pub(crate) struct DraftPass {
-    /// Float32, `[n, vocab]`, of the tokens that it drafts. The next pass may write to the same memory.
+    /// Float32, `[n, vocab]`, of the target's tokens. The next pass may write to the same memory.
     pub(crate) logits: Array,
     /// What its next pass reads, `[n, hidden]`.
     pub(crate) states: Array,
@@ -56,7 +59,7 @@ impl Model {
         {
             // Padding rows have logits, too, so that fewer shapes occur.
             ctx.logits_at = Some(LogitRows::First(rows));
-            let constants = || [self.constants(), input.target.constants()].concat();
+            let constants = || self.constants_with(input);
             let compute = |tokens: &Array, cache: &mut KvCache| self.draft_graph(input, tokens, &ctx, cache);
             let pass = GraphPass { tokens: &batch.tokens, states: input.states, places: &[] };
             if let Some(made) = graphs.run(pass, &ctx, cache, constants, compute)? {
@@ -85,7 +88,7 @@ impl Model {
     /// What the rows that the pass names give; `None` if it names none.
     fn draft_rows(
         &self,
-        DraftPassInput { target, states }: DraftPassInput<'_>,
+        DraftPassInput { target, states, own_rows }: DraftPassInput<'_>,
         tokens: &Array,
         ctx: &ForwardContext,
         cache: &mut KvCache,
@@ -112,11 +115,18 @@ impl Model {
             HeadStates::FinalNorm | HeadStates::Context(_) => normed.clone(),
             HeadStates::Streams(_) => rows.of(&made.stream.plain()?)?,
         };
-        let logits = match self.blueprint.head {
-            Head::Target => target.logits(&normed.astype(target.dtype())?)?,
-            Head::Own | Head::Tied | Head::OwnIfPresent | Head::Absent => self.logits(&normed)?,
+        let logits = match (self.blueprint.head, own_rows) {
+            (Head::Target, _) => target.logits(&normed.astype(target.dtype())?)?,
+            (_, Some(rows)) => self.ops.take_columns(&self.head_rows(&normed)?, rows)?,
+            (_, None) => self.logits(&normed)?,
         };
-        Ok(Some(DraftPass { logits: logits.astype(Dtype::F32)?, states }))
+        Ok(Some(DraftPass { logits, states }))
+    }
+
+    /// Evaluated arrays that a pass reads besides its input and its caches.
+    pub(super) fn constants_with(&self, input: DraftPassInput<'_>) -> Vec<Array> {
+        let own_rows = input.own_rows.cloned().into_iter().collect();
+        [self.constants(), input.target.constants(), own_rows].concat()
     }
 
     /// Writes the keys and values of rows of the context in every layer, lazily. `states`: the target's of the rows, `[T, width]`.

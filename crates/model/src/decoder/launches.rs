@@ -46,7 +46,7 @@ impl Model {
         ctx.logits_at = Some(LogitRows::First(rows));
         let pass = GraphPass { tokens: &batch.tokens, states: input.states, places: &[] };
         let compute = |tokens: &Array, cache: &mut KvCache| self.draft_graph(input, tokens, &ctx, cache);
-        let held = [self.params.arrays(), input.target.params.arrays()].concat();
+        let held = self.constants_with(input);
         let (pass, graphs) = pass_launches(pass, &ctx, cache, &held, compute)?;
         Ok(StepLaunches { pass, choice: input.target.choice_launches(rows)?, graphs })
     }

@@ -239,7 +239,7 @@ impl Layer {
         layer: LayerContext,
     ) -> mlx::Result<Array> {
         let (embedded, normed) = (of_embeddings.forward(&inputs.embedded)?, x.norm(before)?);
-        let mixed = self.mixer.forward(&mlx::concatenate(&[&embedded, &normed], -1)?, layer)?;
+        let mixed = self.mixer.forward(&self.ops.join(&embedded, &normed)?, layer)?;
         if adds_to == BesideSum::Normed {
             x.set(normed);
         }

@@ -251,14 +251,7 @@ impl Model {
 
     /// Float32 logits, `[n, vocab]`, of hidden states of the final norm, `[n, hidden]`.
     pub fn logits(&self, hidden: &Array) -> mlx::Result<Array> {
-        let tied = self.embed.as_ref().map(|embed| &embed.0).filter(|_| self.blueprint.head != Head::Absent);
-        let head = self.head.as_ref().or(tied).ok_or_else(|| mlx::Error::new("a stage with a head"))?;
-        let logits = head.forward(hidden)?;
-        let logits = match &self.shard {
-            Some(shard) => shard.join(&logits, self.blueprint.vocab)?,
-            None => logits,
-        };
-        let logits = logits.astype(Dtype::F32)?;
+        let logits = self.head_rows(hidden)?.astype(Dtype::F32)?;
         let logits = self.scaled(logits, self.blueprint.logit_scale)?;
         let logits = match self.blueprint.logit_softcap {
             Some(cap) => (logits / cap).tanh()? * cap,
@@ -270,6 +263,17 @@ impl Model {
             rest => logits.pad(&[(0, 0), (0, rest)], f32::NEG_INFINITY)?,
         };
         self.without_placeholders(logits)
+    }
+
+    /// What the output matrix gives, `[n, rows]`.
+    pub(super) fn head_rows(&self, hidden: &Array) -> mlx::Result<Array> {
+        let tied = self.embed.as_ref().map(|embed| &embed.0).filter(|_| self.blueprint.head != Head::Absent);
+        let head = self.head.as_ref().or(tied).ok_or_else(|| mlx::Error::new("a stage with a head"))?;
+        let rows = head.forward(hidden)?;
+        match &self.shard {
+            Some(shard) => shard.join(&rows, self.blueprint.vocab),
+            None => Ok(rows),
+        }
     }
 
     /// Logits `[n, vocab]`, −∞ for tokens that are never sampled.

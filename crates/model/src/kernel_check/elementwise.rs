@@ -180,6 +180,28 @@ pub(super) fn take_numbers() -> KernelCheck {
     })
 }
 
+/// Columns of logits by their numbers, as draft heads of fewer tokens take them, beside MLX's operations.
+pub(super) fn take_columns() -> KernelCheck {
+    const WIDTH: i32 = 70;
+    KernelCheck::new("take_columns", format!("{ROWS} x {WIDTH}"), Dtype::F32, || {
+        // Those that are not there give −∞, whose distance is no number.
+        let columns: Vec<i32> = (0..300).map(|place| place * 97 % WIDTH).collect();
+        let (x, columns) =
+            (normal(&[ROWS, WIDTH as usize], Dtype::F32, 5)?, Array::from_slice(&columns, &[300])?);
+        let taken = |kernels: Kernels| kernels.ops().take_columns(&x, &columns);
+        Ok((distance(&taken(Kernels::Gpu)?, &taken(Kernels::Mlx)?)?, None))
+    })
+}
+
+/// Rows side by side.
+pub(super) fn join(hidden: usize, dtype: Dtype) -> KernelCheck {
+    KernelCheck::new("join_rows", format!("{ROWS} x {hidden}, twice"), dtype, || {
+        let (a, b) = (normal(&[ROWS, hidden], dtype, 5)?, normal(&[ROWS, hidden], dtype, 6)?);
+        let joined = |kernels: Kernels| kernels.ops().join(&a, &b);
+        Ok((distance(&joined(Kernels::Gpu)?, &joined(Kernels::Mlx)?)?, None))
+    })
+}
+
 /// Sums, plain and with a shared expert.
 pub(super) fn sums(blueprint: &Blueprint, dtype: Dtype, measure: Measure) -> Vec<KernelCheck> {
     let plain = plain_sum(blueprint.hidden, dtype, measure);

@@ -12,7 +12,10 @@ mod recurrent;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use mlx::gpu::{AddTerm, Embed, GateLayout, MatrixUnit, Operand, TableFormat, Term as TermKind, parts_of};
+use mlx::gpu::{
+    AddTerm, Embed, GateLayout, JoinRows, MatrixUnit, Operand, TableFormat, TakeColumns, Term as TermKind,
+    parts_of,
+};
 use mlx::{Array, Dtype, QuantMode, Quantized};
 use omnibus_kv::KvFormat;
 
@@ -98,6 +101,14 @@ impl KernelSet for GpuKernels {
 
     fn embedding(&self, tokens: &Array, table: &Weight, dtype: Dtype) -> Made {
         self.by(GpuKernel::Embed, || embedded(tokens, table, dtype))
+    }
+
+    fn join(&self, a: &Array, b: &Array) -> Made {
+        self.by(GpuKernel::Embed, || side_by_side(a, b))
+    }
+
+    fn take_columns(&self, x: &Array, columns: &Array) -> Made {
+        self.by(GpuKernel::Embed, || columns_of(x, columns))
     }
 
     fn linear(&self, x: &Array, weight: &Weight) -> Made {
@@ -288,6 +299,21 @@ fn embedded(tokens: &Array, table: &Weight, dtype: Dtype) -> mlx::Result<Option<
     };
     let made = plan.call(&[&tokens.view(Dtype::I32)?, table, scales, biases])?.pop();
     made.map(Some).ok_or_else(|| mlx::Error::new("rows of an embedding"))
+}
+
+fn side_by_side(a: &Array, b: &Array) -> mlx::Result<Option<Array>> {
+    let ([rows, first], [others, second]) = (a.dims()?, b.dims()?);
+    let plan = JoinRows { dtype: a.dtype()?, rows, widths: [first, second] }.plan();
+    let Some(plan) = plan.filter(|_| rows == others && rows > 0) else { return Ok(None) };
+    plan.call(&[a, b]).map(|mut made| made.pop())
+}
+
+fn columns_of(x: &Array, columns: &Array) -> mlx::Result<Option<Array>> {
+    let [rows, width] = x.dims()?;
+    let count = columns.size() as i32;
+    let plan = TakeColumns { rows, width, count, other: f32::NEG_INFINITY }.plan();
+    let Some(plan) = plan.filter(|_| rows > 0 && count > 0) else { return Ok(None) };
+    plan.call(&[x, columns]).map(|mut made| made.pop())
 }
 
 /// An array as a kernel reads it that adds up the parts of a product.

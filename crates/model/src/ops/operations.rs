@@ -202,6 +202,17 @@ operations! {
         mlx_ops::embedding(tokens, table, dtype)
     }
 
+    /// Rows of `a` and of `b` side by side, `[T, width]` each.
+    fn join(&self, a: &Array, b: &Array) -> Array {
+        mlx::concatenate(&[a, b], -1)
+    }
+
+    /// Columns of `x`, `[T, width]`, by their numbers, `[n]` i32, −∞ for numbers that are not below the width: `[T, n]` f32.
+    fn take_columns(&self, x: &Array, columns: &Array) -> Array {
+        let width = Array::from_slice(&[x.dim(-1)?], &[1])?;
+        x.astype(Dtype::F32)?.pad(&[(0, 0), (0, 1)], f32::NEG_INFINITY)?.take(&columns.clip(None, Some(&width))?, 1)
+    }
+
     /// `x · Wᵀ`, `[.., in]` → `[.., out]`.
     fn linear(&self, x: &Array, weight: &Weight) -> Array {
         mlx_ops::linear(x, weight)
