@@ -18,6 +18,7 @@ mod transfer;
 
 use serde::{Deserialize, Serialize};
 
+use crate::padding::Padding;
 use crate::plan::{Plan, ScheduledSequence};
 use crate::request::Tick;
 pub use drafts::{DraftCost, DraftLoad};
@@ -108,6 +109,9 @@ pub struct CostModel {
     /// Of draft tokens that a model computes.
     #[serde(default)]
     pub drafts: DraftCost,
+    /// How decode-only steps are padded.
+    #[serde(default)]
+    pub padding: Padding,
 }
 
 /// `base + token · tokens + context · positions`, in microseconds.
@@ -220,6 +224,16 @@ const SAMPLES_MIN: u64 = 8;
 const ROUNDS: usize = 40;
 
 impl CostModel {
+    /// One that has measured nothing, of a device that pads decode-only steps like this.
+    pub fn padded(padding: Padding) -> Self {
+        Self { padding, ..Self::default() }
+    }
+
+    /// Rows that a decode-only step computes.
+    fn computed_rows(&self, load: &StepLoad) -> f64 {
+        self.padding.of(load.decode_tokens as usize) as f64
+    }
+
     /// Expected microseconds of a step of this load. Zero without measurements.
     pub fn predict(&self, load: &StepLoad) -> f64 {
         self.usual(load) * (1.0 + self.drift)
@@ -230,7 +244,7 @@ impl CostModel {
         if load.prefill_tokens > 0.0 {
             self.prefill.at(load.prefill_tokens, load.prefill_context) + self.beside(load)
         } else if load.decode_tokens > 0.0 {
-            self.rows.at(load.decode_tokens, self.decode.line())
+            self.rows.at(self.computed_rows(load), self.decode.line())
                 + self.decode.context_us * load.decode_context
         } else {
             0.0
@@ -240,6 +254,14 @@ impl CostModel {
     /// What decodes add to a step with prefill.
     fn beside(&self, load: &StepLoad) -> f64 {
         self.decode.token_us * load.decode_tokens + self.decode.context_us * load.decode_context
+    }
+
+    /// The largest number of rows of a decode-only step, of those from `least` on that cost less than `most`, of which little was
+    /// measured.
+    pub(crate) fn little_known_rows(&self, least: usize, most: usize) -> Option<usize> {
+        let (padding, most) = (self.padding, self.padding.of(most));
+        let is_computed = |rows: &usize| (least..most).contains(rows) && padding.of(*rows) == *rows;
+        self.rows.little_known().map(|rows| rows as usize).rev().find(is_computed)
     }
 
     /// Learns from a measured step.
@@ -252,9 +274,9 @@ impl CostModel {
             self.prefill.learn([load.prefill_tokens, 1.0, load.prefill_context], own, seen);
             self.prefill_tokens_max = self.prefill_tokens_max.max(load.prefill_tokens);
         } else if load.decode_tokens > 0.0 {
-            self.decode.learn([1.0, load.decode_tokens, load.decode_context], took, seen);
+            self.decode.learn([1.0, self.computed_rows(load), load.decode_context], took, seen);
         }
-        let rows = (load.prefill_tokens == 0.0).then_some(load.decode_tokens).filter(|rows| *rows > 0.0);
+        let rows = (load.prefill_tokens == 0.0).then(|| self.computed_rows(load)).filter(|rows| *rows > 0.0);
         if seen.usual > 0.0 {
             let now = (took / seen.usual - 1.0).clamp(-DRIFT_MAX, DRIFT_MAX);
             self.drift += DRIFT_GAIN * (now - self.drift);

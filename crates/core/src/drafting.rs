@@ -23,17 +23,21 @@ const NETWORK_PRIOR: f32 = 0.7;
 /// The weight of the newest draft in the chances of all sequences.
 const SHARED_GAIN: f32 = 0.05;
 /// In those of one sequence.
-const OWN_GAIN: f32 = 0.1;
+const OWN_GAIN: f32 = 0.05;
 /// In those of one sequence that has had few.
-const EARLY_GAIN: f32 = 0.2;
+const EARLY_GAIN: f32 = 0.1;
 /// How many drafts are few.
 const FEW: u32 = 16;
+/// How fast the chances of positions that are not tried become those that are assumed.
+const FADING: f32 = 0.02;
 /// By how much more the rate must rise, which covers what the cost model does not know.
 const MARGIN: f64 = 1.03;
 /// Steps without drafts after which one tries some again.
 const PATIENCE: u32 = 128;
 /// The most such steps, after trials that failed.
 const PATIENCE_MAX: u32 = 4096;
+/// Choices with drafts after which one may try fewer.
+const PROBE_EVERY: u32 = 8;
 /// Draft tokens of a trial.
 const TRIAL_TOKENS: usize = 2;
 /// Sequences of a trial.
@@ -99,12 +103,24 @@ impl Chances {
         &self.0[usize::from(kind.0).min(DRAFT_KINDS - 1)]
     }
 
-    /// Draft tokens were verified: those up to the first that was not accepted say something.
-    fn learn(&mut self, kind: DraftKind, (tokens, accepted): (usize, usize), gain: f32) {
+    /// Draft tokens were verified: those up to the first that was not accepted say something. What is known of later positions
+    /// fades to what `usual` says of them; without it to what is known of the position before.
+    fn learn(
+        &mut self,
+        kind: DraftKind,
+        (tokens, accepted): (usize, usize),
+        gain: f32,
+        usual: Option<&[f32; DRAFT_POSITIONS]>,
+    ) {
         let chances = &mut self.0[usize::from(kind.0).min(DRAFT_KINDS - 1)];
-        for at in 0..tokens.min(accepted + 1) {
+        let seen = tokens.min(accepted + 1);
+        for at in 0..seen {
             let chance = &mut chances[at.min(DRAFT_POSITIONS - 1)];
             *chance += gain * (f32::from(u8::from(at < accepted)) - *chance);
+        }
+        for at in seen.max(1)..DRAFT_POSITIONS {
+            let other = usual.map_or(chances[at - 1], |usual| usual[at]);
+            chances[at] += FADING * (other - chances[at]);
         }
     }
 }
@@ -137,6 +153,8 @@ pub(crate) struct Drafting {
     /// The present choice is a trial.
     is_trial: bool,
     trials: usize,
+    /// Choices that took some of the offers.
+    choices: u32,
     /// What a step costs more that is not planned ahead, in microseconds.
     pub(crate) host_us: f64,
 }
@@ -149,6 +167,7 @@ impl Default for Drafting {
             patience: PATIENCE,
             is_trial: false,
             trials: 0,
+            choices: 0,
             host_us: 0.0,
         }
     }
@@ -176,6 +195,16 @@ struct Slot {
     survival: f64,
 }
 
+/// The choice that makes tokens fastest.
+struct Worth {
+    /// Tokens per microsecond.
+    rate: f64,
+    /// So many of the slots that are allowed, most likely first.
+    slots: usize,
+    /// Most draft tokens of a sequence that a network computes.
+    depths: usize,
+}
+
 impl Drafting {
     /// Of a new sequence: what is known of all.
     pub(crate) fn sequence(&self) -> SequenceDrafts {
@@ -185,8 +214,9 @@ impl Drafting {
     /// A sequence's draft tokens were verified.
     pub(crate) fn learn(&mut self, drafts: &mut SequenceDrafts, tokens: usize, accepted: usize) {
         let gain = if drafts.verified < FEW { EARLY_GAIN } else { OWN_GAIN };
-        drafts.chances.learn(drafts.kind, (tokens, accepted), gain);
-        self.chances.learn(drafts.kind, (tokens, accepted), SHARED_GAIN);
+        self.chances.learn(drafts.kind, (tokens, accepted), SHARED_GAIN, None);
+        let usual = self.chances.of(drafts.kind);
+        drafts.chances.learn(drafts.kind, (tokens, accepted), gain, Some(usual));
         drafts.verified = drafts.verified.saturating_add(1);
         if std::mem::take(&mut self.is_trial) && accepted == 0 {
             self.patience = (2 * self.patience).min(PATIENCE_MAX);
@@ -210,12 +240,14 @@ impl Drafting {
         if slots.is_empty() || cost.predict(&load) <= 0.0 {
             return chosen;
         }
-        let (_, worth) = self.worth(&slots, (batch, load), cost, candidates);
-        for slot in &slots[..worth] {
+        let worth = self.worth(&slots, (batch, load), cost, candidates);
+        let allowed = |slot: &&Slot| candidates[slot.at].work == DraftWork::None || slot.depth < worth.depths;
+        let taken = self.probed(worth.slots, load.decode_tokens as usize, cost);
+        for slot in slots.iter().filter(allowed).take(taken) {
             chosen[slot.at] += 1;
         }
         (self.refused, self.patience) =
-            if worth > 0 { (0, PATIENCE) } else { (self.refused + 1, self.patience) };
+            if worth.slots > 0 { (0, PATIENCE) } else { (self.refused + 1, self.patience) };
         self.is_trial = self.refused >= self.patience;
         if self.is_trial {
             self.refused = 0;
@@ -235,7 +267,7 @@ impl Drafting {
         let of = |candidate: &Candidate<'_>| {
             let slots = slots(std::slice::from_ref(candidate));
             let expected: f64 = slots.iter().map(|slot| slot.survival).sum();
-            let (rate, _) = self.worth(&slots, (batch, load), cost, std::slice::from_ref(candidate));
+            let Worth { rate, .. } = self.worth(&slots, (batch, load), cost, std::slice::from_ref(candidate));
             if rate.is_finite() { rate } else { expected }
         };
         let rates = candidates.iter().map(of).enumerate();
@@ -246,35 +278,60 @@ impl Drafting {
         best.map(|(at, _)| at)
     }
 
-    /// How many of the first slots make the most tokens per second, and so many tokens per microsecond: at least as many as
-    /// without slots, and the margin.
+    /// How many slots to take where so many seem best: now and then fewer, so that a step has a number of rows of which little is
+    /// known. It might cost much less, and nothing else tells. `rows`: without slots.
+    fn probed(&mut self, slots: usize, rows: usize, cost: &CostModel) -> usize {
+        self.choices += u32::from(slots > 0);
+        let fewer = || cost.little_known_rows(rows, rows + slots).map(|fewer| fewer - rows);
+        match slots > 0 && self.choices.is_multiple_of(PROBE_EVERY) {
+            true => fewer().unwrap_or(slots),
+            false => slots,
+        }
+    }
+
+    /// What makes the most tokens per microsecond: at least as many as without slots, and the margin. A round of a network that
+    /// drafts takes about as long with few sequences as with all, so each number of rounds is tried.
     fn worth(
         &self,
         slots: &[Slot],
-        (batch, mut load): (usize, StepLoad),
+        (batch, load): (usize, StepLoad),
         cost: &CostModel,
         candidates: &[Candidate<'_>],
-    ) -> (f64, usize) {
-        let mut tokens = batch as f64;
-        let (mut best, mut worth) = (MARGIN * tokens / cost.predict(&load), 0);
-        let mut drafting = DraftLoad::default();
-        for (count, slot) in (1..).zip(slots) {
-            let candidate = &candidates[slot.at];
-            tokens += slot.survival;
-            load = load.plus(StepLoad::decode(candidate.computed + 2 + slot.depth));
-            if load.decode_tokens > ROWS_KNOWN {
-                break;
-            }
-            if candidate.work == DraftWork::Model {
-                drafting.rounds = drafting.rounds.max(1 + slot.depth);
-                drafting.rows += 1;
-            }
-            let rate = tokens / (cost.predict(&load) + cost.drafts.predict(drafting) + self.host_us);
-            if rate > best {
-                (best, worth) = (rate, count);
+    ) -> Worth {
+        let mut best =
+            Worth { rate: MARGIN * batch as f64 / cost.predict(&load), slots: 0, depths: usize::MAX };
+        let steps = self.step_times(slots, load, cost, candidates);
+        let computed = |slot: &&Slot| candidates[slot.at].work == DraftWork::Model;
+        let rounds = slots.iter().filter(computed).map(|slot| 1 + slot.depth).max().unwrap_or(0);
+        for most in rounds.min(1)..=rounds {
+            let mut tokens = batch as f64;
+            let mut drafting = DraftLoad { rounds: most, rows: 0 };
+            let allowed = |slot: &&Slot| !computed(slot) || slot.depth < most;
+            for ((count, slot), step_us) in (1..).zip(slots.iter().filter(allowed)).zip(&steps) {
+                tokens += slot.survival;
+                drafting.rows += usize::from(computed(&slot));
+                let rate = tokens / (step_us + cost.drafts.predict(drafting));
+                if rate > best.rate {
+                    best = Worth { rate, slots: count, depths: most };
+                }
             }
         }
-        (best, worth)
+        best
+    }
+
+    /// Expected microseconds of steps that verify one, two and more of these slots, as far as something is known of them.
+    fn step_times(
+        &self,
+        slots: &[Slot],
+        mut load: StepLoad,
+        cost: &CostModel,
+        candidates: &[Candidate<'_>],
+    ) -> Vec<f64> {
+        let times = slots.iter().map_while(|slot| {
+            load = load.plus(StepLoad::decode(candidates[slot.at].computed + 2 + slot.depth));
+            (load.decode_tokens <= ROWS_KNOWN).then(|| cost.predict(&load) + self.host_us)
+        });
+        times.collect()
     }
 
     /// Gives a few sequences, in turns, some of what they offer.
@@ -306,6 +363,9 @@ fn slots(candidates: &[Candidate<'_>]) -> Vec<Slot> {
 mod tests {
     use super::*;
     use crate::cost::StepCost;
+    use crate::padding::Padding;
+    use crate::random::Rng;
+    use crate::request::Tick;
 
     /// A step costs 1,000 microseconds, and each row so many more.
     fn cost(token_us: f64) -> CostModel {
@@ -443,6 +503,83 @@ mod tests {
             chosen > 2
         });
         assert!(taken.count() > 4_000);
+    }
+
+    /// Microseconds of the passes of an 8B model on an H200 by their rows: products of more than 64 rows use other kernels.
+    const STEP_US: [(usize, f64); 13] = [
+        (1, 4_000.0),
+        (2, 4_050.0),
+        (4, 4_150.0),
+        (8, 4_250.0),
+        (16, 4_500.0),
+        (32, 4_900.0),
+        (48, 5_300.0),
+        (64, 5_800.0),
+        (80, 8_000.0),
+        (96, 8_200.0),
+        (128, 8_600.0),
+        (192, 10_200.0),
+        (256, 11_700.0),
+    ];
+
+    /// Tokens per millisecond of so many sequences, of whose drafts 80 % are accepted at each position, over the last 500 of 1,000
+    /// steps. `fixed`: draft tokens of each, in place of the choice.
+    fn rate(streams: usize, fixed: Option<usize>) -> f64 {
+        let mut rng = Rng::new(7);
+        let (mut cost, mut drafting) = (CostModel::padded(Padding::Buckets), Drafting::default());
+        let mut sequences: Vec<SequenceDrafts> = (0..streams).map(|_| drafting.sequence()).collect();
+        let (mut tokens, mut us) = (0, 0.0);
+        for step in 0..1_000 {
+            let of = |drafts| Candidate {
+                tokens: 16,
+                kind: DraftKind::NETWORK,
+                work: DraftWork::Model,
+                computed: 99,
+                drafts,
+            };
+            let candidates: Vec<Candidate<'_>> = sequences.iter().map(of).collect();
+            let chosen = drafting.choose(DraftPolicy::Adaptive, (streams, load(streams)), &cost, &candidates);
+            let chosen = fixed.map_or(chosen, |count| vec![count; streams]);
+            let rows: usize = chosen.iter().map(|count| 1 + count).sum();
+            let noise = 0.98 + 0.04 * rng.below(1_000) as f64 / 1_000.0;
+            let padded = Padding::Buckets.of(rows);
+            let step_us =
+                STEP_US.iter().find(|(most, _)| padded <= *most).map_or(30_000.0, |(_, us)| *us) * noise;
+            let drafted =
+                DraftLoad { rounds: chosen.iter().copied().max().unwrap_or(0), rows: rows - streams };
+            let draft_us = if drafted.rounds > 0 {
+                500.0 + 350.0 * drafted.rounds as f64 + 3.0 * drafted.rows as f64
+            } else {
+                0.0
+            };
+            cost.learn(
+                &(0..rows).fold(StepLoad::default(), |load, _| load.plus(StepLoad::decode(100))),
+                step_us as Tick,
+            );
+            cost.learn_drafts(drafted, draft_us as Tick);
+            let mut yielded = 0;
+            for (drafts, count) in sequences.iter_mut().zip(chosen) {
+                let accepted = (0..count).take_while(|_| rng.below(100) < 80).count();
+                drafts.set(count, DraftKind::NETWORK);
+                if count > 0 {
+                    drafting.learn(drafts, count, accepted);
+                }
+                yielded += 1 + accepted;
+            }
+            if step >= 500 {
+                (tokens, us) = (tokens + yielded, us + step_us + draft_us);
+            }
+        }
+        1e3 * tokens as f64 / us
+    }
+
+    #[test]
+    fn the_choice_is_near_the_best_fixed_number() {
+        for streams in [1, 4, 16, 64] {
+            let best = (0..8).map(|count| rate(streams, Some(count))).fold(0.0, f64::max);
+            let chosen = rate(streams, None);
+            assert!(chosen > 0.97 * best, "{streams} streams: {chosen} of {best}");
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod drafting;
 mod event;
 mod kv_cache;
 mod outcome;
+mod padding;
 mod plan;
 mod prefix;
 pub mod random;
@@ -39,6 +40,7 @@ pub use drafting::{DRAFT_KINDS, DRAFT_POSITIONS, DraftKind, DraftOffer, DraftPol
 pub use event::{Event, Failure, FinishReason};
 pub use kv_cache::{CacheEvent, StoredBlock};
 pub use outcome::{AcceptedTokens, Outcome, SequenceOutput, Stop};
+pub use padding::Padding;
 pub use plan::{
     Allocation, BlockCopy, CacheMiss, CachedBlock, Plan, PlanId, Preempted, PreemptionMode, PrefixLookup,
     ScheduledSequence, TokenSource,

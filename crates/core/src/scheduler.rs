@@ -95,7 +95,7 @@ impl Scheduler {
             swaps: Swaps::new(&settings),
             lookups: PrefixLookups::default(),
             queue: QueueLimit::new(&settings),
-            cost: CostModel::default(),
+            cost: CostModel::padded(settings.tuning.padding),
             encoding: EncodingCost::default(),
             drafting: Drafting::default(),
             totals: Stats::default(),

@@ -4,6 +4,7 @@ use omnibus_kv::{CacheKind, FloatType, KvCacheSpec, KvFormat};
 use serde::{Deserialize, Serialize};
 
 use crate::drafting::DraftPolicy;
+use crate::padding::Padding;
 use crate::request::Tick;
 use crate::step_time::StepTime;
 
@@ -67,6 +68,9 @@ pub struct Tuning {
     /// How long a step with prefill may take. `None`: as long as its tokens take.
     #[serde(default)]
     pub step_time: Option<StepTime>,
+    /// Rows that fill a step up cost as much as others.
+    #[serde(default)]
+    pub padding: Padding,
 }
 
 /// When a batch begins.

@@ -3,7 +3,8 @@
 //! Invariant: no weight is computed. Kernels that a loaded model would give up, because they fail their check on the device, are
 //! listed as if they held.
 
-use omnibus_engine::{Padding, StartError};
+use omnibus_core::Padding;
+use omnibus_engine::StartError;
 use omnibus_kv::KvFormat;
 use omnibus_model::{Kernels, KvStorage, Model, RandomWeights, Source};
 

@@ -5,9 +5,12 @@ use serde::{Deserialize, Serialize};
 use super::{Moments, after, trust};
 use crate::request::Tick;
 
-/// `round · rounds + row · rows`, in microseconds: a round computes a draft token of each sequence, after those before it.
+/// `base + round · rounds + row · rows`, in microseconds: a round computes a draft token of each sequence, after those before it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct DraftCost {
+    /// Of each call.
+    #[serde(default)]
+    pub base_us: f64,
     /// Of each round.
     pub round_us: f64,
     /// Of each row of a round, tokens that the draft model had not seen included.
@@ -18,7 +21,7 @@ pub struct DraftCost {
     pub error_ratio: f64,
     /// The fit's state.
     #[serde(skip)]
-    moments: Moments<2>,
+    moments: Moments<3>,
 }
 
 /// Calls that are not believed: a GPU compiles kernels in the first ones, and what seems dear is not tried again for long.
@@ -34,12 +37,12 @@ pub struct DraftLoad {
 }
 
 impl DraftCost {
-    /// Expected microseconds. Zero before a few calls were measured.
+    /// Expected microseconds. Zero before a few calls were measured, and of no round.
     pub fn predict(&self, load: DraftLoad) -> f64 {
-        if self.samples < CALLS_MIN {
+        if self.samples < CALLS_MIN || load.rounds == 0 {
             return 0.0;
         }
-        self.round_us * load.rounds as f64 + self.row_us * load.rows as f64
+        self.base_us + self.round_us * load.rounds as f64 + self.row_us * load.rows as f64
     }
 
     /// Learns from a measured call.
@@ -51,11 +54,11 @@ impl DraftCost {
         let off = (expected - took).abs() / took;
         let weight = trust(self.samples, self.error_ratio, off) / (took * took);
         self.error_ratio = after(self.samples, self.error_ratio, off);
-        self.moments.add([load.rounds as f64, load.rows as f64], took, weight);
+        self.moments.add([load.rounds as f64, load.rows as f64, 1.0], took, weight);
         self.samples += 1;
-        let mut found = [self.round_us, self.row_us];
+        let mut found = [self.round_us, self.row_us, self.base_us];
         self.moments.fit(&mut found);
-        [self.round_us, self.row_us] = found;
+        [self.round_us, self.row_us, self.base_us] = found;
     }
 }
 

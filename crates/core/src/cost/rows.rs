@@ -3,9 +3,11 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Numbers of rows whose time is kept.
-const KNOTS: [f64; 16] =
-    [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0, 192.0, 256.0];
+/// Numbers of rows whose time is kept: among them all that a step is padded to.
+const KNOTS: [f64; 19] = [
+    1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 80.0, 96.0, 128.0, 160.0, 192.0, 224.0,
+    256.0,
+];
 /// Beyond so many rows nothing is known.
 pub(crate) const ROWS_KNOWN: f64 = 256.0;
 /// By how much longer than expected the first step of a number of rows may have taken, as a share, where others would be outliers:
@@ -57,6 +59,12 @@ impl RowCurve {
             (before, us) = (*knot, next);
         }
         us + line.row_us * (rows - before)
+    }
+
+    /// Of the numbers of rows whose time is kept, those of which little was measured.
+    pub(super) fn little_known(&self) -> impl DoubleEndedIterator<Item = f64> {
+        let doubted = KNOTS.iter().zip(&self.0).filter(|(_, own)| own.samples < DOUBTED);
+        doubted.map(|(knot, _)| *knot)
     }
 
     /// Learns from a step of so many rows. A time further than `most_off` from the expected one counts as that far; the first one of a

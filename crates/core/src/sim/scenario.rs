@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Cost, Machine, MeasuredDrafts, Price, Rng};
 use crate::drafting::DraftPolicy;
+use crate::padding::Padding;
 use crate::random::mix;
 use crate::request::{Class, Tick};
 use crate::settings::{
@@ -308,10 +309,14 @@ fn adversarial_tuning(rng: &mut Rng) -> Tuning {
         stages: StageLimits { prefill: rng.within(1..=3), decode: rng.within(1..=5) },
         drafts: DraftPolicy::Adaptive,
         step_time: None,
+        padding: Padding::None,
     };
     // Not drawn, so that a seed's other numbers stay what they were.
     if tuning.batch.wait.is_multiple_of(2) {
         tuning.drafts = DraftPolicy::All;
+    }
+    if tuning.batch.wait.is_multiple_of(3) {
+        tuning.padding = Padding::Buckets;
     }
     tuning
 }

@@ -1,6 +1,6 @@
 //! How many blocks of each layer group fit the memory, and how long a sequence they hold.
 
-use omnibus_core as core;
+use omnibus_core::{self as core, Padding};
 use omnibus_kv::CacheKind;
 use omnibus_model::{Blueprint, KvCacheGroup, KvStorage, Model, UnquantizedPrefix};
 
@@ -9,6 +9,7 @@ use crate::device_memory::DeviceMemory;
 use crate::error::StartError;
 use crate::memory_plan::MemoryPlan;
 use crate::settings::{LongContext, PrefixCache, Settings};
+use crate::speculation::DraftSource;
 
 /// Of the tokens that the KV cache holds, what smaller ones hold.
 const SMALLER_SHARES: &[f64] = &[0.75, 0.5, 0.375, 0.25];
@@ -75,7 +76,8 @@ impl Capacity {
         let context = settings.max_model_len.or(model.blueprint().context).unwrap_or(DEFAULT_CONTEXT);
         let storage = storage(model, settings, context)?;
         let groups = model.blueprint().kv_cache_groups(storage);
-        let slots = SLOTS_PER_SEQUENCE.saturating_mul(settings.max_num_seqs).min(SLOTS_MAX);
+        let slots = SLOTS_PER_SEQUENCE.saturating_mul(settings.max_num_seqs);
+        let slots = slots.saturating_add(draft_slots(settings)).min(SLOTS_MAX);
         let span = span_tokens(model.network(), context);
         let draft_groups = draft_groups(draft, storage, &groups)?;
         let mut sizing = Sizing {
@@ -162,7 +164,7 @@ impl Capacity {
             max_context: self.max_context,
             max_span_tokens: span_tokens(model.network(), self.max_context),
             schedule: settings.schedule,
-            tuning: settings.tuning.clone(),
+            tuning: core::Tuning { padding: padding(model), ..settings.tuning.clone() },
             prefix_cache: if shares { settings.prefix_cache } else { PrefixCache::Off },
             cache_events: match settings.kv_events {
                 Some(_) => core::CacheEvents::Kept,
@@ -188,12 +190,31 @@ const DEFAULT_CONTEXT: usize = 1 << 20;
 
 /// A running sequence has one slot for its states; as many more hold checkpoints.
 const SLOTS_PER_SEQUENCE: usize = 2;
+/// Draft tokens whose states have slots of their own, of each sequence, and sequences that have such slots.
+const DRAFT_SLOTS: usize = 4;
+const DRAFTING_SEQUENCES: usize = 16;
 /// Slots are numbered in 32 bits.
 const SLOTS_MAX: usize = 1 << 20;
 /// The share of the memory that states take at most, beside keys and values.
 const STATES_SHARE: u64 = 2;
 /// The share of the memory that unquantized prefixes take at most, unless one alone takes more.
 const UNQUANTIZED_SHARE: u64 = 2;
+
+/// Slots for the states behind draft tokens.
+fn draft_slots(settings: &Settings) -> usize {
+    match settings.speculation.source {
+        DraftSource::Off => 0,
+        _ => {
+            DRAFT_SLOTS.min(settings.speculation.num_draft_tokens)
+                * DRAFTING_SEQUENCES.min(settings.max_num_seqs)
+        }
+    }
+}
+
+/// How passes of a model are padded.
+pub(super) fn padding(model: &Model) -> Padding {
+    if model.kernels().on_cpu() { Padding::None } else { Padding::Buckets }
+}
 
 /// Block counts of the groups, given limits.
 struct Sizing<'a> {

@@ -5,12 +5,11 @@ mod model;
 mod rounds;
 mod unread_states;
 
-use omnibus_core::SequenceId;
+use omnibus_core::{Padding, SequenceId};
 use omnibus_kv::{BlockId, KvFormat};
 use omnibus_model::{DraftHead, HiddenPlace, KvCacheGroup, KvStorage, Model, Source};
 
 use super::hidden::KeptStates;
-use super::padding::Padding;
 use crate::error::StartError;
 use crate::sampler::Sampler;
 use crate::settings::Settings;

@@ -303,13 +303,15 @@ impl EngineLoop {
         let input = StepInput { copies: allocation.copies, ..input };
         self.media.encode_missing(plan, &mut self.scheduler, &mut self.device)?;
         let (deferred, masked) = (self.is_deferred(plan), self.is_masked(&samples));
+        // A device that has nothing to do begins while the host builds the sampling.
+        let idle = self.in_flight.is_empty() && self.device.traits().depth > 1;
         let drafts = self.counted_drafts(&samples);
         let before = self.in_flight.back().filter(|step| !step.is_deferred());
         let (step, after, tokens) = (plan.id.0, before.map(|step| step.plan.0), input.tokens.len());
         let (device, grammars) = (&mut self.device, &mut self.grammars);
         let sampling = catch_panic(|| {
             device.forward(step, after, input)?;
-            if deferred || masked {
+            if deferred || masked || idle {
                 device.dispatch(step)?;
             }
             if deferred {

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use mlx::{Array, Dtype};
+use omnibus_core::Padding;
 use omnibus_kv::BlockId;
 use omnibus_model::{
     AdapterId, Batch, BlockBytes, Blueprint, KernelChoice, KvCache, KvPath, KvStorage, Model, MultimodalRows,
@@ -15,13 +16,12 @@ use omnibus_model::{
 };
 
 use super::alignment::PendingAlignment;
-use super::capacity::Capacity;
+use super::capacity::{Capacity, padding};
 use super::device_call::StepResult;
 use super::drafting::{Drafter, full_attention_group};
 use super::hidden::HiddenRequest;
 use super::media::MediaEncoding;
 use super::model_traits::{KvLayout, ModelTraits};
-use super::padding::Padding;
 use super::prompt_logprobs::PromptLogprobs;
 use super::prompt_output::PromptOutput;
 use super::step_input::{InputSegment, InputToken, StepInput};
@@ -102,7 +102,7 @@ impl ModelRunner {
         settings: &Settings,
     ) -> mlx::Result<Self> {
         let cache = KvCache::new(model.blueprint(), &blocks, capacity.block_size, capacity.storage)?;
-        let padding = if model.kernels().on_cpu() { Padding::None } else { Padding::Buckets };
+        let padding = padding(&model);
         Ok(Self {
             cache,
             sampler: Sampler::new(chooser(&model)),

@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use mlx::Array;
-use omnibus_core::{BlockCopy, SequenceId};
+use omnibus_core::{BlockCopy, Padding, SequenceId};
 use omnibus_kv::{BlockId, BlockTable};
 use omnibus_model::{KvCacheGroup, Model, PassShape};
 
@@ -14,7 +14,6 @@ use super::capacity::Capacity;
 use super::catch_panic::catch_panic;
 use super::device_call::{Device, DeviceCall};
 use super::model_runner::ModelRunner;
-use super::padding::Padding;
 use super::step_input::{InputSegment, InputToken, StepInput};
 use crate::command_buffers::first_step_tokens;
 use crate::request::Sampling;

@@ -6,7 +6,7 @@
 //! Invariant: what is missing or wrong here costs acceptance, never a token.
 
 use mlx::Array;
-use omnibus_core::SequenceId;
+use omnibus_core::{Padding, SequenceId};
 use omnibus_kv::{BlockId, KvFormat};
 use omnibus_model::{
     Batch, DraftBlock, DraftHead, DraftHeadOutput, DraftStates, HiddenPlace, KvCache, Model, MultimodalRows,
@@ -20,7 +20,6 @@ use super::rounds::{
 use super::unread_states::UnreadStates;
 use crate::sampler::Sampler;
 use crate::worker::hidden::KeptStates;
-use crate::worker::padding::Padding;
 
 /// A draft head with its KV cache, and the target's hidden states that it has not read.
 pub(in crate::worker) struct HeadDrafter {

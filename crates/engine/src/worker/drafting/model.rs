@@ -7,13 +7,13 @@
 //! Invariant: it never writes what the target model reads, so what it computes costs time and changes no token.
 
 use mlx::Array;
+use omnibus_core::Padding;
 use omnibus_kv::{CacheKind, KvFormat};
 use omnibus_model::{Batch, KvCache, KvCacheGroup, Model, Segment, Source};
 
 use super::rounds::{DraftPasses, DraftSegment, FirstRows, first_rows, later_segments, rows_of_round, taken};
 use crate::error::StartError;
 use crate::front::tokenizer_of;
-use crate::worker::padding::Padding;
 
 /// A draft model with its KV cache.
 pub(in crate::worker) struct DraftModel {

@@ -4,13 +4,12 @@
 //! Invariant: nothing here writes what the target model reads, so what it computes costs time and changes no token.
 
 use mlx::Array;
-use omnibus_core::SequenceId;
+use omnibus_core::{Padding, SequenceId};
 use omnibus_kv::BlockTable;
 use omnibus_model::{Segment, take_rows};
 use serde::{Deserialize, Serialize};
 
 use crate::sampler::{SampleRow, Sampler};
-use crate::worker::padding::Padding;
 
 /// What a sequence's draft tokens follow.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
