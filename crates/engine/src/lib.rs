@@ -130,7 +130,7 @@ pub use transcription::{
     Language, SpeechSegment, SpeechSummary, SpeechTask, SpeechTimes, SpeechWord, Transcription,
     TranscriptionEvent, TranscriptionStream, WindowQuality,
 };
-pub use worker::{Padding, PlannedMemory, choose_device, memory_for_models, plan_memory};
+pub use worker::{PlannedMemory, choose_device, memory_for_models, plan_memory};
 
 /// Every supported architecture, with a description for lists.
 pub fn architectures() -> Vec<(&'static str, &'static str)> {
