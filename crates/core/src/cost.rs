@@ -32,7 +32,7 @@ pub use transfer::{Transfer, TransferCost, TransferCosts};
 pub struct StepLoad {
     /// Tokens of decoding sequences: one each, and draft tokens.
     pub decode_tokens: f64,
-    /// Positions they attend to, added up.
+    /// Positions that they attend to, added up over sequences.
     pub decode_context: f64,
     /// Prefill tokens.
     pub prefill_tokens: f64,
@@ -64,10 +64,15 @@ impl StepLoad {
         Self { decode_tokens: 1.0, decode_context: context as f64, ..Self::default() }
     }
 
-    /// A decode step of `tokens` positions from `start` on: the newest token, and draft tokens after it.
+    /// A decode step of `tokens` positions from `start` on: the newest token, and draft tokens after it. What they attend to is read
+    /// once.
     pub fn verify(start: usize, tokens: usize) -> Self {
-        let Self { prefill_tokens, prefill_context, .. } = Self::prefill(start, tokens);
-        Self { decode_tokens: prefill_tokens, decode_context: prefill_context, ..Self::default() }
+        Self { decode_tokens: tokens as f64, decode_context: (start + tokens) as f64, ..Self::default() }
+    }
+
+    /// One more draft token beside others of its sequence.
+    pub(crate) fn draft() -> Self {
+        Self { decode_tokens: 1.0, decode_context: 1.0, ..Self::default() }
     }
 
     /// A prefill chunk of `tokens` from position `start` on.

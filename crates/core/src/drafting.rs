@@ -180,8 +180,6 @@ pub(crate) struct Candidate<'a> {
     pub(crate) tokens: usize,
     pub(crate) kind: DraftKind,
     pub(crate) work: DraftWork,
-    /// Positions that it has computed.
-    pub(crate) computed: usize,
     pub(crate) drafts: &'a SequenceDrafts,
 }
 
@@ -300,7 +298,7 @@ impl Drafting {
     ) -> Worth {
         let mut best =
             Worth { rate: MARGIN * batch as f64 / cost.predict(&load), slots: 0, depths: usize::MAX };
-        let steps = self.step_times(slots, load, cost, candidates);
+        let steps = self.step_times(slots.len(), load, cost);
         let computed = |slot: &&Slot| candidates[slot.at].work == DraftWork::Model;
         let rounds = slots.iter().filter(computed).map(|slot| 1 + slot.depth).max().unwrap_or(0);
         for most in rounds.min(1)..=rounds {
@@ -319,16 +317,10 @@ impl Drafting {
         best
     }
 
-    /// Expected microseconds of steps that verify one, two and more of these slots, as far as something is known of them.
-    fn step_times(
-        &self,
-        slots: &[Slot],
-        mut load: StepLoad,
-        cost: &CostModel,
-        candidates: &[Candidate<'_>],
-    ) -> Vec<f64> {
-        let times = slots.iter().map_while(|slot| {
-            load = load.plus(StepLoad::decode(candidates[slot.at].computed + 2 + slot.depth));
+    /// Expected microseconds of steps that verify one, two and more draft tokens, as far as something is known of them.
+    fn step_times(&self, most: usize, mut load: StepLoad, cost: &CostModel) -> Vec<f64> {
+        let times = (0..most).map_while(|_| {
+            load = load.plus(StepLoad::draft());
             (load.decode_tokens <= ROWS_KNOWN).then(|| cost.predict(&load) + self.host_us)
         });
         times.collect()
@@ -398,7 +390,7 @@ mod tests {
     ) -> Vec<usize> {
         let kind = DraftKind(1);
         let work = DraftWork::None;
-        let candidate = |drafts| Candidate { tokens: offered, kind, work, computed: 99, drafts };
+        let candidate = |drafts| Candidate { tokens: offered, kind, work, drafts };
         let candidates: Vec<Candidate<'_>> = sequences.iter().map(candidate).collect();
         let chosen = drafting.choose(DraftPolicy::Adaptive, (batch, load(batch)), cost, &candidates);
         sequences.iter_mut().zip(&chosen).for_each(|(drafts, tokens)| drafts.set(*tokens, kind));
@@ -452,7 +444,7 @@ mod tests {
             });
             let mut drafting = Drafting::default();
             let one = sequences(&mut drafting, &[4], 5).remove(0);
-            let candidate = Candidate { tokens: 8, kind: DraftKind(1), work, computed: 99, drafts: &one };
+            let candidate = Candidate { tokens: 8, kind: DraftKind(1), work, drafts: &one };
             drafting.choose(DraftPolicy::Adaptive, (1, load(1)), &cost, &[candidate])[0]
         };
         assert_eq!(chosen(100, DraftWork::Model), 4);
@@ -471,7 +463,7 @@ mod tests {
             one.set(4, kind);
             (0..100).for_each(|_| drafting.learn(&mut one, 4, accepted));
         }
-        let of = |kind, tokens, work| Candidate { tokens, kind, work, computed: 99, drafts: &one };
+        let of = |kind, tokens, work| Candidate { tokens, kind, work, drafts: &one };
         let both = [of(copied, 16, DraftWork::None), of(model, 4, DraftWork::Model)];
         assert_eq!(drafting.fastest((1, load(1)), &cost, &both), Some(1));
         let none = [of(copied, 2, DraftWork::None), of(model, 0, DraftWork::Model)];
@@ -530,13 +522,8 @@ mod tests {
         let mut sequences: Vec<SequenceDrafts> = (0..streams).map(|_| drafting.sequence()).collect();
         let (mut tokens, mut us) = (0, 0.0);
         for step in 0..1_000 {
-            let of = |drafts| Candidate {
-                tokens: 16,
-                kind: DraftKind::NETWORK,
-                work: DraftWork::Model,
-                computed: 99,
-                drafts,
-            };
+            let of =
+                |drafts| Candidate { tokens: 16, kind: DraftKind::NETWORK, work: DraftWork::Model, drafts };
             let candidates: Vec<Candidate<'_>> = sequences.iter().map(of).collect();
             let chosen = drafting.choose(DraftPolicy::Adaptive, (streams, load(streams)), &cost, &candidates);
             let chosen = fixed.map_or(chosen, |count| vec![count; streams]);

@@ -169,7 +169,7 @@ fn load(source: &Source, Own { settings, processors, launch, progress }: &Own) -
     let media_memory = media.as_ref().map(|media| media.memory(source)).unwrap_or_default();
     let mut capacity = capacity::Capacity::of(&model, draft.as_ref(), media_memory, settings)?;
     let (stages, own_blocks) = ranks::agree(stages, &model, &mut capacity)?;
-    warm_up::compile_ahead(&model, &capacity, settings);
+    warm_up::compile_ahead(&model, draft.as_ref(), &capacity, settings);
     for warning in model.switch_off_failing_kernels(capacity.storage) {
         tracing::warn!("{warning}");
     }

@@ -12,9 +12,10 @@ use mlx::Array;
 
 use crate::batch::{Batch, HiddenPlace};
 use crate::blueprint::{Blueprint, HeadStates};
-use crate::decoder::{DraftPass, DraftPassInput, Model, StepLaunches};
+use crate::decoder::{DraftPass, DraftPassInput, Model, PassShape, StepLaunches};
 use crate::error::Error;
 use crate::kv_cache::KvCache;
+use crate::kv_format::KvStorage;
 use crate::weights::Source;
 
 /// A draft head with its weights. Stays on the thread that built it.
@@ -143,6 +144,21 @@ impl DraftHead {
     pub fn is_like_target(&self) -> bool {
         let states = self.blueprint().stage.draft_head().map(|input| input.states);
         states == Some(HeadStates::FinalNorm)
+    }
+
+    /// Compiles the kernels of these passes on all cores: how many. Nothing is computed. `storage`: of its keys and values.
+    pub fn compile_ahead(
+        &self,
+        target: &Model,
+        storage: KvStorage,
+        block_size: usize,
+        passes: &[PassShape],
+    ) -> mlx::Result<usize> {
+        if self.block.is_some() {
+            return Ok(0);
+        }
+        let (own_rows, places) = (self.own_rows.as_ref(), self.places.len());
+        self.network.compile_drafts_ahead(target, own_rows, places, (storage, block_size), passes)
     }
 
     /// Launches of a pass, for [`mlx::on_planned_gpu`]: nothing is computed, and `cache` is as before.

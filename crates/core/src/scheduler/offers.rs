@@ -101,7 +101,6 @@ impl Sequence {
             tokens: offer.tokens.min(self.draft_room()),
             kind: offer.kind,
             work: offer.work,
-            computed: self.computed,
             drafts: &self.drafts,
         }
     }

@@ -7,7 +7,7 @@ mod unread_states;
 
 use omnibus_core::{Padding, SequenceId};
 use omnibus_kv::{BlockId, KvFormat};
-use omnibus_model::{DraftHead, HiddenPlace, KvCacheGroup, KvStorage, Model, Source};
+use omnibus_model::{DraftHead, HiddenPlace, KvCacheGroup, KvStorage, Model, PassShape, Source};
 
 use super::hidden::KeptStates;
 use crate::error::StartError;
@@ -103,6 +103,20 @@ impl LoadedDrafter {
     /// What it stores, where the target model has this storage.
     pub(super) fn groups(&self, storage: KvStorage) -> Vec<KvCacheGroup> {
         self.network().blueprint().kv_cache_groups(self.format(storage))
+    }
+
+    /// Compiles the kernels of these passes on all cores: how many. `storage`: of the target model.
+    pub(super) fn compile_ahead(
+        &self,
+        target: &Model,
+        (storage, block_size): (KvStorage, usize),
+        passes: &[PassShape],
+    ) -> mlx::Result<usize> {
+        let storage = KvStorage::from(self.format(storage));
+        match &self.network {
+            Network::Model(model) => model.compile_ahead(storage, block_size, passes),
+            Network::Head(head) => head.compile_ahead(target, storage, block_size, passes),
+        }
     }
 
     /// Most draft tokens that it can give at once.

@@ -13,6 +13,7 @@ use omnibus_model::{KvCacheGroup, Model, PassShape};
 use super::capacity::Capacity;
 use super::catch_panic::catch_panic;
 use super::device_call::{Device, DeviceCall};
+use super::drafting::LoadedDrafter;
 use super::model_runner::ModelRunner;
 use super::step_input::{InputSegment, InputToken, StepInput};
 use crate::command_buffers::first_step_tokens;
@@ -49,8 +50,14 @@ const STEPS: [&[usize]; 19] = [
 /// compared with its kernels.
 const COMPARED_STEPS: [&[usize]; 1] = [&[1]];
 
-/// Compiles the kernels of the warm-up steps on all cores, before anything else needs them. A failure costs only time.
-pub(super) fn compile_ahead(model: &Model, capacity: &Capacity, settings: &Settings) {
+/// Compiles the kernels of the warm-up steps on all cores, and those of what drafts, before anything else needs them. A failure
+/// costs only time.
+pub(super) fn compile_ahead(
+    model: &Model,
+    draft: Option<&LoadedDrafter>,
+    capacity: &Capacity,
+    settings: &Settings,
+) {
     if settings.warm_up == WarmUp::Off {
         return;
     }
@@ -61,7 +68,13 @@ pub(super) fn compile_ahead(model: &Model, capacity: &Capacity, settings: &Setti
         PassShape { rows: Padding::Buckets.of(sequences.iter().sum()), sequences }
     };
     let shapes: Vec<PassShape> = STEPS.iter().map(shape).collect();
-    match catch_panic(|| model.compile_ahead(capacity.storage, capacity.block_size, &shapes)) {
+    let compile = || {
+        let kernels = model.compile_ahead(capacity.storage, capacity.block_size, &shapes)?;
+        let cache = (capacity.storage, capacity.block_size);
+        let of_drafts = draft.map(|draft| draft.compile_ahead(model, cache, &shapes)).transpose()?;
+        Ok(kernels + of_drafts.unwrap_or(0))
+    };
+    match catch_panic(compile) {
         Ok(0) => return,
         Ok(kernels) => {
             tracing::info!(kernels, seconds = started.elapsed().as_secs_f64(), "kernels are compiled");

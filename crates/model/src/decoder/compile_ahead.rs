@@ -3,9 +3,10 @@
 use mlx::Array;
 use omnibus_kv::{BlockId, BlockTable};
 
-use super::Model;
+use super::{DraftPassInput, Model};
 use crate::batch::{Batch, Segment};
-use crate::forward::StatePath;
+use crate::draft_head::DraftStates;
+use crate::forward::{LogitRows, StatePath};
 use crate::kernel_check;
 use crate::kv_cache::KvCache;
 use crate::kv_format::KvStorage;
@@ -40,6 +41,37 @@ impl Model {
         mlx::gpu::compile_ahead(|| {
             passes.iter().try_for_each(|pass| self.build_pass(storage, block_size, pass))?;
             kernel_check::build_choices(&self.blueprint)
+        })
+    }
+
+    /// Compiles the kernels of these passes of a draft head likewise: those that read the target's hidden states of `places` layers,
+    /// and those that read what a pass before gave.
+    pub(crate) fn compile_drafts_ahead(
+        &self,
+        target: &Self,
+        own_rows: Option<&Array>,
+        places: usize,
+        (storage, block_size): (KvStorage, usize),
+        passes: &[PassShape],
+    ) -> mlx::Result<usize> {
+        if self.kernels != Kernels::Gpu {
+            return Ok(0);
+        }
+        let states = |rows: usize, places: usize| {
+            Array::zeros(&[rows as i32, (places * target.blueprint.hidden) as i32], target.dtype)
+        };
+        let build = |pass: &PassShape, states: DraftStates<'_>| -> mlx::Result<()> {
+            let (batch, mut cache) = self.first_pass(storage, block_size, pass)?;
+            let (mut ctx, _adapted) = self.context(&batch, &mut cache)?;
+            ctx.logits_at = Some(LogitRows::First(pass.rows as i32));
+            let input = DraftPassInput { target, states: Some(states), own_rows };
+            self.draft_graph(input, &batch.tokens, &ctx, &mut cache).map(drop)
+        };
+        mlx::gpu::compile_ahead(|| {
+            passes.iter().try_for_each(|pass| {
+                build(pass, DraftStates::OfTarget(&states(pass.rows, places)?))?;
+                build(pass, DraftStates::OfHead(&states(pass.rows, 1)?))
+            })
         })
     }
 

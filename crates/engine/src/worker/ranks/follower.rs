@@ -86,7 +86,7 @@ impl Follower {
         let model = load_model(&source, kernels_of(&settings), &settings, (part, None))?;
         let settings = settings.on(mlx::device::default().map_err(StartError::new)?);
         let capacity = Capacity::of(&model, None, MediaMemory::default(), &settings)?;
-        compile_ahead(&model, &capacity, &settings);
+        compile_ahead(&model, None, &capacity, &settings);
         Ok(Self { model, capacity, settings })
     }
 
