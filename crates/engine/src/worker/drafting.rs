@@ -213,9 +213,8 @@ fn load_mtp(source: &Source, target: &Model) -> Result<Option<Network>, StartErr
 
 /// The head of a checkpoint that no setting names: one that cannot be used is a warning.
 fn load_mtp_if_it_fits(source: &Source, target: &Model) -> Result<Option<Network>, StartError> {
-    let on_gpu = mlx::device::default().map_err(StartError::new)? == mlx::device::Device::Gpu;
     let groups = model::groups(target);
-    if on_gpu || full_attention_group(&groups).is_none() {
+    if full_attention_group(&groups).is_none() {
         return Ok(None);
     }
     Ok(load_mtp(source, target).unwrap_or_else(|error| {
