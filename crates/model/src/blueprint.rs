@@ -99,6 +99,11 @@ impl Blueprint {
         self.stored_layers().iter().map(|layer| layer.number + 1).max().unwrap_or(0)
     }
 
+    /// The kind of the norms of what a draft head joins: that of its first layer.
+    pub(crate) fn fuse_norm(&self) -> Norm {
+        self.layers.first().map_or(self.final_norm, |layer| layer.norm)
+    }
+
     /// This blueprint with layers numbered in another way; `number` gives the number of the layer at an index.
     pub fn numbered(mut self, number: impl Fn(usize) -> usize) -> Self {
         self.layers.iter_mut().enumerate().for_each(|(index, layer)| layer.number = number(index));

@@ -194,10 +194,10 @@ impl Model {
         let mut norm_at = |name: &str, norm| store.norm(&format!("{root}.{name}"), norm, hidden);
         let embed_norm = blueprint.embed_norm.filter(|_| stage.reads_tokens());
         let embed_norm = embed_norm.map(|norm| norm_at(EMBED_NORM, norm)).transpose()?;
-        let final_norm = blueprint.final_norm;
+        let fuse_norm = blueprint.fuse_norm();
         let fuse = stage.draft_head();
         let fuse =
-            fuse.map(|input| FuseBlock::load(input.states, final_norm, &mut store, root)).transpose()?;
+            fuse.map(|input| FuseBlock::load(input.states, fuse_norm, &mut store, root)).transpose()?;
         let mut norm_at = |name: &str, norm| store.norm(&format!("{root}.{name}"), norm, hidden);
         let norm = stage.gives_logits().then(|| norm_at(blueprint.names.final_norm, blueprint.final_norm));
         let norm = norm.transpose()?;

@@ -129,6 +129,8 @@ mod text_defaults;
 mod whisper;
 mod without_effect;
 
+pub(crate) use latent::split_latent_at;
+
 use serde_json::{Map, Value};
 
 pub(crate) use text_defaults::with_defaults;

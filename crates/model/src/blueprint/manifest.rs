@@ -63,7 +63,7 @@ impl Blueprint {
             StreamKind::Plain | StreamKind::F32 | StreamKind::Hyper(_) => {}
         }
         if let Some(input) = self.stage.draft_head() {
-            input.states.name_tensors(&mut root.at(FUSE), self.final_norm);
+            input.states.name_tensors(&mut root.at(FUSE), self.fuse_norm());
         }
         if let Some(norm) = self.embed_norm.filter(|_| first) {
             root.norm(EMBED_NORM, norm, self.hidden);

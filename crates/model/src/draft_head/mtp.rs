@@ -1,12 +1,17 @@
 //! Heads that published checkpoints have for predicting further tokens (MTP): their names, and their layer.
 
+use std::collections::BTreeSet;
+
 use mlx::{Array, Dtype};
 
 use crate::blueprint::{
     Blueprint, DraftHeadInput, Head, HeadStates, LayerSpec, Stage, StreamKind, TokenTable,
 };
 use crate::error::Error;
-use crate::mixers::Mixer;
+use crate::families;
+use crate::mixers::{AttentionSpan, Mixer};
+use crate::mlps::Mlp;
+use crate::norm::Norm;
 use crate::pattern::Pattern;
 use crate::rewrite::WeightRewrite;
 use crate::weights::{RandomWeights, Source, Weights};
@@ -14,16 +19,38 @@ use crate::weights::{RandomWeights, Source, Weights};
 /// Where a checkpoint has the text model's tensors.
 const PREFIXES: [&str; 3] = ["model.language_model", "language_model.model", "model"];
 
-/// How a kind of checkpoints names the parts of its head.
+/// How a kind of checkpoints names the parts of its head, and what its layer is.
 struct Form {
-    /// Where they are, if not beside the layers.
-    at: Option<&'static str>,
-    /// Below the prefix, where they are numbered like a layer.
-    beside: Option<&'static str>,
-    /// The modules, in the order of [`MODULES`]; and where the layer is.
+    place: Place,
+    /// The modules, in the order of [`MODULES`], below the place; empty for those that it does not have.
     modules: [&'static str; 6],
-    layer: Option<&'static str>,
+    /// Where the layer is, below the place; empty for the place itself.
+    layer: &'static str,
+    /// Parts of the layer that have other names than the target's.
+    parts: &'static [(&'static str, &'static str)],
+    kind: LayerKind,
     order: JoinOrder,
+}
+
+/// Where the head's modules are.
+enum Place {
+    /// In a layer behind the last.
+    Behind,
+    /// At the top.
+    At(&'static str),
+    /// Beside the layers; empty for there itself.
+    Beside(&'static str),
+}
+
+/// Which of the target's layers a head's is like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LayerKind {
+    /// The last that attends to all tokens.
+    Last,
+    /// That, with the MLP of a layer without experts.
+    Dense,
+    /// One that attends to a window, with the MLP of a layer without experts.
+    DenseWindow,
 }
 
 /// What the projection reads first.
@@ -38,27 +65,32 @@ enum JoinOrder {
 const MODULES: [&str; 6] =
     ["embedding_norm", "state_norm", "head_norm", "fuse.projection", "fuse.head", "fuse.embed_tokens"];
 
-const FORMS: [Form; 3] = [
-    // DeepSeek-V3, GLM-4.5 and later: a layer behind the last.
+/// What most have.
+const PLAIN: Form = Form {
+    place: Place::Behind,
+    modules: ["", "", "", "", "", ""],
+    layer: "",
+    parts: &[],
+    kind: LayerKind::Last,
+    order: JoinOrder::EmbeddingFirst,
+};
+
+const FORMS: [Form; 6] = [
+    // DeepSeek-V3, GLM-4.5 and later.
     Form {
-        at: None,
-        beside: None,
         modules: ["enorm", "hnorm", "shared_head.norm", "eh_proj", "shared_head.head", "embed_tokens"],
-        layer: None,
-        order: JoinOrder::EmbeddingFirst,
+        ..PLAIN
     },
     // Qwen3-Next, Qwen3.5.
     Form {
-        at: Some("mtp"),
-        beside: None,
+        place: Place::At("mtp"),
         modules: ["pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm", "fc", "lm_head", "embed_tokens"],
-        layer: Some("layers.0"),
-        order: JoinOrder::EmbeddingFirst,
+        layer: "layers.0",
+        ..PLAIN
     },
     // MiMo.
     Form {
-        at: None,
-        beside: Some("mtp_layers.0"),
+        place: Place::Beside("mtp_layers.0"),
         modules: [
             "token_layernorm",
             "hidden_layernorm",
@@ -67,40 +99,89 @@ const FORMS: [Form; 3] = [
             "lm_head",
             "embed_tokens",
         ],
-        layer: None,
         order: JoinOrder::StateFirst,
+        ..PLAIN
+    },
+    // Ernie 4.5.
+    Form {
+        place: Place::Beside(""),
+        modules: ["mtp_emb_norm.0", "mtp_hidden_norm.0", "", "mtp_linear_proj.0", "", ""],
+        layer: "mtp_block.0",
+        kind: LayerKind::Dense,
+        ..PLAIN
+    },
+    // MiMo-V2: the first of its heads.
+    Form {
+        place: Place::Beside("mtp.layers.0"),
+        modules: ["enorm", "hnorm", "final_layernorm", "eh_proj", "", ""],
+        parts: &[("pre_mlp_layernorm", "post_attention_layernorm")],
+        kind: LayerKind::DenseWindow,
+        ..PLAIN
+    },
+    // LongCat Flash.
+    Form {
+        place: Place::Beside("mtp"),
+        modules: ["layers.0.enorm.m", "layers.0.hnorm.m", "norm", "layers.0.eh_proj", "", "embed_tokens"],
+        layer: "layers.0",
+        parts: &[
+            ("transformer_layer.mlp.down_proj", "mlp.down_proj"),
+            ("transformer_layer.mlp.gate_proj", "mlp.gate_proj"),
+            ("transformer_layer.mlp.up_proj", "mlp.up_proj"),
+        ],
+        kind: LayerKind::Dense,
+        ..PLAIN
     },
 ];
+
+/// A name below another; that itself for an empty one.
+fn below(at: &str, name: &str) -> String {
+    if name.is_empty() { at.to_owned() } else { format!("{at}.{name}") }
+}
 
 impl Form {
     /// Where the head's modules are.
     fn root(&self, prefix: &str, number: usize) -> String {
-        match (self.at, self.beside) {
-            (Some(at), _) => at.to_owned(),
-            (None, Some(beside)) => format!("{prefix}.{beside}"),
-            (None, None) => format!("{prefix}.layers.{number}"),
+        match self.place {
+            Place::Behind => format!("{prefix}.layers.{number}"),
+            Place::At(at) => at.to_owned(),
+            Place::Beside(beside) => below(prefix, beside),
         }
     }
 
+    /// A module by its place in [`MODULES`]; `None` if the form has none.
+    fn module(&self, prefix: &str, number: usize, which: &str) -> Option<String> {
+        let names = MODULES.iter().zip(self.modules);
+        let (_, name) = names.filter(|(_, name)| !name.is_empty()).find(|(module, _)| **module == which)?;
+        Some(below(&self.root(prefix, number), name))
+    }
+
     fn is_in(&self, weights: &Weights, prefix: &str, number: usize) -> bool {
-        let projection = MODULES.iter().position(|module| *module == "fuse.projection").unwrap_or(0);
-        weights.contains_key(&format!("{}.{}.weight", self.root(prefix, number), self.modules[projection]))
+        let has = |module: &str| {
+            let module = self.module(prefix, number, module);
+            module.is_some_and(|module| weights.contains_key(&format!("{module}.weight")))
+        };
+        ["embedding_norm", "state_norm", "fuse.projection"].into_iter().all(has)
     }
 
     /// From published names to a layer behind the last.
     fn renames(&self, prefix: &str, number: usize) -> Vec<WeightRewrite> {
-        let (from, to) = (self.root(prefix, number), format!("{prefix}.layers.{number}"));
-        let modules = self.modules.iter().zip(MODULES);
+        let to = format!("{prefix}.layers.{number}");
+        let layer = below(&self.root(prefix, number), self.layer);
+        let modules = MODULES.iter().filter_map(|ours| Some((self.module(prefix, number, ours)?, *ours)));
+        let parts = self.parts.iter().map(|(old, new)| (format!("{layer}.{old}"), *new));
+        let of_modules = modules.chain(parts);
         let mut renames: Vec<WeightRewrite> =
-            modules.map(|(old, new)| rename(&format!("{from}.{old}.*"), &format!("{to}.{new}.*"))).collect();
-        let layer = match self.layer {
-            Some(layer) => format!("{from}.{layer}"),
-            None => from,
-        };
+            of_modules.map(|(old, new)| rename(&format!("{old}.*"), &format!("{to}.{new}.*"))).collect();
         if layer != to {
             renames.push(rename(&format!("{layer}.**"), &format!("{to}.**")));
         }
         renames
+    }
+
+    /// What a head of this form applies behind its layer.
+    fn final_norm(&self, target: &Blueprint) -> Norm {
+        let has_norm = self.module("", 0, "head_norm").is_some();
+        if has_norm { target.final_norm } else { Norm::Absent }
     }
 }
 
@@ -115,7 +196,8 @@ pub(crate) fn found(source: &Source, target: &Blueprint) -> Result<Option<(Bluep
 
 /// A head of random weights. `None` if the target has no layer like it.
 fn made(random: &RandomWeights, target: &Blueprint) -> Result<Option<(Blueprint, Weights)>, Error> {
-    let Some(layer) = layer_like(target) else { return Ok(None) };
+    let Some(layer) = layer_like(target, LayerKind::Last) else { return Ok(None) };
+    let layer = (layer, target.final_norm);
     let blueprint =
         Blueprint { rewrites: Vec::new(), ..network(target, layer, Head::Target, TokenTable::Target) };
     let weights = random.weights_of(&blueprint.manifest())?;
@@ -130,24 +212,23 @@ fn among(target: &Blueprint, mut weights: Weights) -> Result<Option<(Blueprint, 
     let found = found
         .filter(|(prefix, _)| is_there(prefix))
         .find(|(prefix, form)| form.is_in(&weights, prefix, number));
-    let (Some((prefix, form)), Some(layer)) = (found, layer_like(target)) else { return Ok(None) };
-    let root = form.root(prefix, number);
+    let Some((prefix, form)) = found else { return Ok(None) };
+    let Some(layer) = layer_like(target, form.kind) else { return Ok(None) };
     let copies = [
-        (format!("{root}.{}", form.modules[4]), ["lm_head".to_owned(), "language_model.lm_head".to_owned()]),
-        (
-            format!("{root}.{}", form.modules[5]),
-            [format!("{prefix}.embed_tokens"), "model.embed_tokens".to_owned()],
-        ),
+        ("fuse.head", ["lm_head".to_owned(), "language_model.lm_head".to_owned()]),
+        ("fuse.embed_tokens", [format!("{prefix}.embed_tokens"), "model.embed_tokens".to_owned()]),
     ];
     let mut own = [false; 2];
     for ((module, others), own) in copies.iter().zip(&mut own) {
-        *own = is_own(&weights, module, others)?;
+        let Some(module) = form.module(prefix, number, module) else { continue };
+        *own = is_own(&weights, &module, others)?;
         if !*own {
             weights.retain(|name, _| !name.starts_with(&format!("{module}.")));
         }
     }
     let [own_head, own_table] = own;
-    let rewrites = rewrites(target, (form, prefix, number));
+    let rewrites = rewrites(target, &layer, (form, prefix, number));
+    let layer = (layer, form.final_norm(target));
     let blueprint = Blueprint { rewrites, ..network(target, layer, head_of(own_head), table_of(own_table)) };
     Ok(Some((blueprint, weights)))
 }
@@ -157,16 +238,36 @@ fn apart(target: &Blueprint, weights: Weights) -> Option<(Blueprint, Weights)> {
     let has = |module: &str| weights.contains_key(&format!("{module}.weight"));
     let (root, embed) = (target.names.root, target.names.embed);
     let (head, table) = (head_of(has("lm_head")), table_of(has(&format!("{root}.{embed}"))));
-    let blueprint = network(target, layer_like(target)?, head, table);
-    Some((Blueprint { rewrites: Vec::new(), ..blueprint }, weights))
+    let forms = FORMS.iter().filter_map(|form| {
+        let layer = (layer_like(target, form.kind)?, form.final_norm(target));
+        Some(Blueprint { rewrites: Vec::new(), ..network(target, layer, head, table) })
+    });
+    let forms: Vec<Blueprint> = forms.collect();
+    // What has all of its tensors; else whatever is said of the first is of use.
+    let fits = |blueprint: &&Blueprint| has_tensors_of(&weights, blueprint);
+    let blueprint = forms.iter().find(fits).or(forms.first())?.clone();
+    Some((blueprint, weights))
 }
 
-/// A head's network: one layer behind the target's last.
-fn network(target: &Blueprint, layer: LayerSpec, head: Head, table: TokenTable) -> Blueprint {
+/// Whether tensors, packed or not, are those of a network by their names.
+fn has_tensors_of(weights: &Weights, blueprint: &Blueprint) -> bool {
+    let beside_codes = |name: &&String| !name.ends_with(".scales") && !name.ends_with(".biases");
+    let found: BTreeSet<&String> = weights.keys().filter(beside_codes).collect();
+    blueprint.manifest().0.keys().collect::<BTreeSet<&String>>() == found
+}
+
+/// A head's network: one layer behind the target's last, and the norm behind it.
+fn network(
+    target: &Blueprint,
+    (layer, final_norm): (LayerSpec, Norm),
+    head: Head,
+    table: TokenTable,
+) -> Blueprint {
     let input = DraftHeadInput { table, states: HeadStates::FinalNorm };
     Blueprint {
         stage: Stage::DraftHead(input),
         layers: vec![LayerSpec { number: target.stored_layer_count(), ..layer }],
+        final_norm,
         head,
         ..plain(target)
     }
@@ -195,10 +296,21 @@ fn plain(target: &Blueprint) -> Blueprint {
     }
 }
 
-/// The last layer that attends to all tokens: heads have such a one.
-fn layer_like(target: &Blueprint) -> Option<LayerSpec> {
+/// A layer of this kind. `None` if the target has none like it.
+fn layer_like(target: &Blueprint, kind: LayerKind) -> Option<LayerSpec> {
     let attends = |layer: &&LayerSpec| matches!(layer.mixer, Mixer::Attention(_) | Mixer::Latent(_));
-    target.layers.iter().rev().find(attends).cloned()
+    let has_window = |layer: &&LayerSpec| matches!(&layer.mixer, Mixer::Attention(of) if matches!(of.span, AttentionSpan::Window(_)));
+    let last = target.layers.iter().rev().find(attends);
+    let of = match kind {
+        LayerKind::Last => return last.cloned(),
+        LayerKind::Dense => last?,
+        LayerKind::DenseWindow => target.layers.iter().rev().find(has_window)?,
+    };
+    let dense = target.layers.iter().find_map(|layer| match &layer.mlp {
+        Some(Mlp::Gated(mlp)) => Some(mlp.clone()),
+        _ => None,
+    });
+    Some(LayerSpec::pre_norm(of.mixer.clone(), dense?, of.norm))
 }
 
 fn rename(from: &str, to: &str) -> WeightRewrite {
@@ -206,11 +318,20 @@ fn rename(from: &str, to: &str) -> WeightRewrite {
 }
 
 /// The head is a layer behind the last for the target's own rewrites, and nothing else is left behind them.
-fn rewrites(target: &Blueprint, (form, prefix, number): (&Form, &str, usize)) -> Vec<WeightRewrite> {
+fn rewrites(
+    target: &Blueprint,
+    layer: &LayerSpec,
+    (form, prefix, number): (&Form, &str, usize),
+) -> Vec<WeightRewrite> {
     let mut rewrites = form.renames(prefix, number);
     let keeps_head = |rewrite: &&WeightRewrite| !matches!(rewrite, WeightRewrite::DropLayersFrom { .. });
     rewrites.extend(target.rewrites.iter().filter(keeps_head).cloned());
+    let spec = layer;
     let layer = format!("{}.layers.{number}", target.names.root);
+    if let Mixer::Latent(latent) = &spec.mixer {
+        // Nothing is left of it where the target's own rewrites know the layer.
+        rewrites.push(families::split_latent_at(&format!("{layer}.{}", spec.mixer_name), latent));
+    }
     rewrites.push(WeightRewrite::Keep { tensors: format!("{layer}.**").into() });
     let (root, hidden) = (target.names.root, target.hidden);
     let ours = [

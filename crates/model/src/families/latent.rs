@@ -46,7 +46,7 @@ pub(super) fn split_latent(spec: &LatentAttention) -> WeightRewrite {
 }
 
 /// Splits the projection from latents to keys and values of attention at another place.
-pub(super) fn split_latent_at(at: &str, spec: &LatentAttention) -> WeightRewrite {
+pub(crate) fn split_latent_at(at: &str, spec: &LatentAttention) -> WeightRewrite {
     WeightRewrite::SplitLatent {
         from: format!("{at}.kv_b_proj.weight").into(),
         heads: spec.heads,

@@ -180,12 +180,15 @@ impl Drafting<'_> {
     }
 }
 
-const HEADS: [&str; 7] = [
+const HEADS: [&str; 10] = [
     "deepseek_v3.mtp.hf",
     "glm4_moe.mtp.hf",
     "qwen3_next.mtp.hf",
     "qwen3_5.mtp.hf",
     "mimo.mtp",
+    "ernie4_5_moe.mtp",
+    "mimo_v2_flash.mtp",
+    "longcat_flash.mtp",
     "eagle3.llama",
     "eagle3.qwen3",
 ];
@@ -265,7 +268,7 @@ impl Fixture {
 fn conversions_keep_the_head() {
     let choice = QuantizationChoice { group: 32, bits: 8, mode: mlx::QuantMode::Affine };
     let quantized = Packing::Quantize { choice, recipe: Recipe::Uniform };
-    for name in ["deepseek_v3.mtp.hf", "glm4_moe.mtp.hf", "qwen3_next.mtp.hf", "qwen3_5.mtp.hf", "mimo.mtp"] {
+    for name in HEADS.into_iter().filter(|name| name.contains(".mtp")) {
         for (packing, bound) in [(Packing::AsStored, None), (quantized, Some(0.2))] {
             let fixture = Fixture::read(name, Kernels::Mlx);
             let to = written(&format!("{name}.converted-{}", bound.is_some()));
