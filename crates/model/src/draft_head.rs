@@ -67,7 +67,7 @@ impl DraftHead {
     /// has none, or none of a known form.
     ///
     /// Source: `DeepSeek-V3 Technical Report`, section 2.2; vLLM `model_executor/models/deepseek_mtp.py`, `qwen3_next_mtp.py`,
-    /// `mimo_mtp.py`.
+    /// `mimo_mtp.py`, `ernie_mtp.py`, `mimo_v2_mtp.py`, `longcat_flash_mtp.py`, `nemotron_h_mtp.py`.
     pub fn of_checkpoint(source: &Source, target: &Model) -> Result<Option<Self>, Error> {
         let config = source.config()?;
         let Some((blueprint, weights)) = mtp::found(source, target.blueprint())? else { return Ok(None) };

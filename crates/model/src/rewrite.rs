@@ -18,7 +18,7 @@ pub enum WeightRewrite {
     /// Discards layers after so many: those that predict further tokens.
     DropLayersFrom { layers: usize },
     /// Discards all others.
-    Keep { tensors: Pattern },
+    Keep { tensors: Vec<Pattern> },
     /// Another name.
     Rename { from: Pattern, to: Pattern },
     /// One tensor for several modules, which share it.

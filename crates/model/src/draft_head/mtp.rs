@@ -17,18 +17,18 @@ use crate::rewrite::WeightRewrite;
 use crate::weights::{RandomWeights, Source, Weights};
 
 /// Where a checkpoint has the text model's tensors.
-const PREFIXES: [&str; 3] = ["model.language_model", "language_model.model", "model"];
+const PREFIXES: [&str; 4] = ["model.language_model", "language_model.model", "model", "backbone"];
 
 /// How a kind of checkpoints names the parts of its head, and what its layer is.
 struct Form {
     place: Place,
     /// The modules, in the order of [`MODULES`], below the place; empty for those that it does not have.
     modules: [&'static str; 6],
-    /// Where the layer is, below the place; empty for the place itself.
-    layer: &'static str,
-    /// Parts of the layer that have other names than the target's.
+    /// Where the layers are, below the place; empty for the place itself.
+    layers: &'static [&'static str],
+    /// Parts of the layers that have other names than the target's.
     parts: &'static [(&'static str, &'static str)],
-    kind: LayerKind,
+    kind: LayersKind,
     order: JoinOrder,
 }
 
@@ -42,15 +42,17 @@ enum Place {
     Beside(&'static str),
 }
 
-/// Which of the target's layers a head's is like.
+/// Which of the target's layers a head's are like.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum LayerKind {
+enum LayersKind {
     /// The last that attends to all tokens.
     Last,
     /// That, with the MLP of a layer without experts.
     Dense,
     /// One that attends to a window, with the MLP of a layer without experts.
     DenseWindow,
+    /// Attention, then experts, where the target's layers are one or the other.
+    AttentionThenExperts,
 }
 
 /// What the projection reads first.
@@ -69,13 +71,13 @@ const MODULES: [&str; 6] =
 const PLAIN: Form = Form {
     place: Place::Behind,
     modules: ["", "", "", "", "", ""],
-    layer: "",
+    layers: &[""],
     parts: &[],
-    kind: LayerKind::Last,
+    kind: LayersKind::Last,
     order: JoinOrder::EmbeddingFirst,
 };
 
-const FORMS: [Form; 6] = [
+const FORMS: [Form; 7] = [
     // DeepSeek-V3, GLM-4.5 and later.
     Form {
         modules: ["enorm", "hnorm", "shared_head.norm", "eh_proj", "shared_head.head", "embed_tokens"],
@@ -85,7 +87,7 @@ const FORMS: [Form; 6] = [
     Form {
         place: Place::At("mtp"),
         modules: ["pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm", "fc", "lm_head", "embed_tokens"],
-        layer: "layers.0",
+        layers: &["layers.0"],
         ..PLAIN
     },
     // MiMo.
@@ -106,8 +108,8 @@ const FORMS: [Form; 6] = [
     Form {
         place: Place::Beside(""),
         modules: ["mtp_emb_norm.0", "mtp_hidden_norm.0", "", "mtp_linear_proj.0", "", ""],
-        layer: "mtp_block.0",
-        kind: LayerKind::Dense,
+        layers: &["mtp_block.0"],
+        kind: LayersKind::Dense,
         ..PLAIN
     },
     // MiMo-V2: the first of its heads.
@@ -115,20 +117,28 @@ const FORMS: [Form; 6] = [
         place: Place::Beside("mtp.layers.0"),
         modules: ["enorm", "hnorm", "final_layernorm", "eh_proj", "", ""],
         parts: &[("pre_mlp_layernorm", "post_attention_layernorm")],
-        kind: LayerKind::DenseWindow,
+        kind: LayersKind::DenseWindow,
         ..PLAIN
     },
     // LongCat Flash.
     Form {
         place: Place::Beside("mtp"),
         modules: ["layers.0.enorm.m", "layers.0.hnorm.m", "norm", "layers.0.eh_proj", "", "embed_tokens"],
-        layer: "layers.0",
+        layers: &["layers.0"],
         parts: &[
             ("transformer_layer.mlp.down_proj", "mlp.down_proj"),
             ("transformer_layer.mlp.gate_proj", "mlp.gate_proj"),
             ("transformer_layer.mlp.up_proj", "mlp.up_proj"),
         ],
-        kind: LayerKind::Dense,
+        kind: LayersKind::Dense,
+        ..PLAIN
+    },
+    // Nemotron-H.
+    Form {
+        place: Place::At("mtp"),
+        modules: ["layers.0.enorm", "layers.0.hnorm", "layers.1.final_layernorm", "layers.0.eh_proj", "", ""],
+        layers: &["layers.0", "layers.1"],
+        kind: LayersKind::AttentionThenExperts,
         ..PLAIN
     },
 ];
@@ -163,19 +173,22 @@ impl Form {
         ["embedding_norm", "state_norm", "fuse.projection"].into_iter().all(has)
     }
 
-    /// From published names to a layer behind the last.
+    /// From published names to layers behind the last.
     fn renames(&self, prefix: &str, number: usize) -> Vec<WeightRewrite> {
-        let to = format!("{prefix}.layers.{number}");
-        let layer = below(&self.root(prefix, number), self.layer);
-        let modules = MODULES.iter().filter_map(|ours| Some((self.module(prefix, number, ours)?, *ours)));
-        let parts = self.parts.iter().map(|(old, new)| (format!("{layer}.{old}"), *new));
-        let of_modules = modules.chain(parts);
-        let mut renames: Vec<WeightRewrite> =
-            of_modules.map(|(old, new)| rename(&format!("{old}.*"), &format!("{to}.{new}.*"))).collect();
-        if layer != to {
-            renames.push(rename(&format!("{layer}.**"), &format!("{to}.**")));
-        }
-        renames
+        let first = format!("{prefix}.layers.{number}");
+        let modules = MODULES.iter().filter_map(|ours| {
+            let old = self.module(prefix, number, ours)?;
+            Some(rename(&format!("{old}.*"), &format!("{first}.{ours}.*")))
+        });
+        let layers = self.layers.iter().zip(number..).flat_map(|(layer, number)| {
+            let (from, to) = (below(&self.root(prefix, number), layer), format!("{prefix}.layers.{number}"));
+            let part =
+                |(old, new): &(&str, &str)| rename(&format!("{from}.{old}.*"), &format!("{to}.{new}.*"));
+            let parts = self.parts.iter().map(part);
+            let whole = (from != to).then(|| rename(&format!("{from}.**"), &format!("{to}.**")));
+            parts.chain(whole).collect::<Vec<_>>()
+        });
+        modules.chain(layers).collect()
     }
 
     /// What a head of this form applies behind its layer.
@@ -196,10 +209,10 @@ pub(crate) fn found(source: &Source, target: &Blueprint) -> Result<Option<(Bluep
 
 /// A head of random weights. `None` if the target has no layer like it.
 fn made(random: &RandomWeights, target: &Blueprint) -> Result<Option<(Blueprint, Weights)>, Error> {
-    let Some(layer) = layer_like(target, LayerKind::Last) else { return Ok(None) };
-    let layer = (layer, target.final_norm);
+    let Some(layers) = layers_like(target, LayersKind::Last) else { return Ok(None) };
+    let layers = (layers, target.final_norm);
     let blueprint =
-        Blueprint { rewrites: Vec::new(), ..network(target, layer, Head::Target, TokenTable::Target) };
+        Blueprint { rewrites: Vec::new(), ..network(target, layers, Head::Target, TokenTable::Target) };
     let weights = random.weights_of(&blueprint.manifest())?;
     Ok(Some((blueprint, weights)))
 }
@@ -213,7 +226,7 @@ fn among(target: &Blueprint, mut weights: Weights) -> Result<Option<(Blueprint, 
         .filter(|(prefix, _)| is_there(prefix))
         .find(|(prefix, form)| form.is_in(&weights, prefix, number));
     let Some((prefix, form)) = found else { return Ok(None) };
-    let Some(layer) = layer_like(target, form.kind) else { return Ok(None) };
+    let Some(layers) = layers_like(target, form.kind) else { return Ok(None) };
     let copies = [
         ("fuse.head", ["lm_head".to_owned(), "language_model.lm_head".to_owned()]),
         ("fuse.embed_tokens", [format!("{prefix}.embed_tokens"), "model.embed_tokens".to_owned()]),
@@ -227,9 +240,9 @@ fn among(target: &Blueprint, mut weights: Weights) -> Result<Option<(Blueprint, 
         }
     }
     let [own_head, own_table] = own;
-    let rewrites = rewrites(target, &layer, (form, prefix, number));
-    let layer = (layer, form.final_norm(target));
-    let blueprint = Blueprint { rewrites, ..network(target, layer, head_of(own_head), table_of(own_table)) };
+    let rewrites = rewrites(target, &layers, (form, prefix, number));
+    let layers = (layers, form.final_norm(target));
+    let blueprint = Blueprint { rewrites, ..network(target, layers, head_of(own_head), table_of(own_table)) };
     Ok(Some((blueprint, weights)))
 }
 
@@ -239,8 +252,8 @@ fn apart(target: &Blueprint, weights: Weights) -> Option<(Blueprint, Weights)> {
     let (root, embed) = (target.names.root, target.names.embed);
     let (head, table) = (head_of(has("lm_head")), table_of(has(&format!("{root}.{embed}"))));
     let forms = FORMS.iter().filter_map(|form| {
-        let layer = (layer_like(target, form.kind)?, form.final_norm(target));
-        Some(Blueprint { rewrites: Vec::new(), ..network(target, layer, head, table) })
+        let layers = (layers_like(target, form.kind)?, form.final_norm(target));
+        Some(Blueprint { rewrites: Vec::new(), ..network(target, layers, head, table) })
     });
     let forms: Vec<Blueprint> = forms.collect();
     // What has all of its tensors; else whatever is said of the first is of use.
@@ -256,17 +269,18 @@ fn has_tensors_of(weights: &Weights, blueprint: &Blueprint) -> bool {
     blueprint.manifest().0.keys().collect::<BTreeSet<&String>>() == found
 }
 
-/// A head's network: one layer behind the target's last, and the norm behind it.
+/// A head's network: layers behind the target's last, and the norm behind them.
 fn network(
     target: &Blueprint,
-    (layer, final_norm): (LayerSpec, Norm),
+    (layers, final_norm): (Vec<LayerSpec>, Norm),
     head: Head,
     table: TokenTable,
 ) -> Blueprint {
     let input = DraftHeadInput { table, states: HeadStates::FinalNorm };
+    let numbered = layers.into_iter().zip(target.stored_layer_count()..);
     Blueprint {
         stage: Stage::DraftHead(input),
-        layers: vec![LayerSpec { number: target.stored_layer_count(), ..layer }],
+        layers: numbered.map(|(layer, number)| LayerSpec { number, ..layer }).collect(),
         final_norm,
         head,
         ..plain(target)
@@ -296,43 +310,55 @@ fn plain(target: &Blueprint) -> Blueprint {
     }
 }
 
-/// A layer of this kind. `None` if the target has none like it.
-fn layer_like(target: &Blueprint, kind: LayerKind) -> Option<LayerSpec> {
+/// Layers of this kind. `None` if the target has none like them.
+fn layers_like(target: &Blueprint, kind: LayersKind) -> Option<Vec<LayerSpec>> {
+    let last = |is_like: fn(&&LayerSpec) -> bool| target.layers.iter().rev().find(is_like);
     let attends = |layer: &&LayerSpec| matches!(layer.mixer, Mixer::Attention(_) | Mixer::Latent(_));
     let has_window = |layer: &&LayerSpec| matches!(&layer.mixer, Mixer::Attention(of) if matches!(of.span, AttentionSpan::Window(_)));
-    let last = target.layers.iter().rev().find(attends);
     let of = match kind {
-        LayerKind::Last => return last.cloned(),
-        LayerKind::Dense => last?,
-        LayerKind::DenseWindow => target.layers.iter().rev().find(has_window)?,
+        LayersKind::Last => return last(attends).map(|layer| vec![layer.clone()]),
+        LayersKind::AttentionThenExperts => {
+            let attention = last(|layer| matches!(layer.mixer, Mixer::Attention(_)) && layer.mlp.is_none())?;
+            let experts = last(|layer| {
+                matches!(layer.mixer, Mixer::Absent(_)) && matches!(layer.mlp, Some(Mlp::Moe(_)))
+            })?;
+            return Some(vec![attention.clone(), experts.clone()]);
+        }
+        LayersKind::Dense => last(attends)?,
+        LayersKind::DenseWindow => last(has_window)?,
     };
     let dense = target.layers.iter().find_map(|layer| match &layer.mlp {
-        Some(Mlp::Gated(mlp)) => Some(mlp.clone()),
+        Some(Mlp::Gated(mlp)) => Some(*mlp),
         _ => None,
     });
-    Some(LayerSpec::pre_norm(of.mixer.clone(), dense?, of.norm))
+    Some(vec![LayerSpec::pre_norm(of.mixer.clone(), dense?, of.norm)])
 }
 
 fn rename(from: &str, to: &str) -> WeightRewrite {
     WeightRewrite::Rename { from: from.into(), to: to.into() }
 }
 
-/// The head is a layer behind the last for the target's own rewrites, and nothing else is left behind them.
+/// The head is layers behind the last for the target's own rewrites, and nothing else is left behind them.
 fn rewrites(
     target: &Blueprint,
-    layer: &LayerSpec,
+    layers: &[LayerSpec],
     (form, prefix, number): (&Form, &str, usize),
 ) -> Vec<WeightRewrite> {
     let mut rewrites = form.renames(prefix, number);
     let keeps_head = |rewrite: &&WeightRewrite| !matches!(rewrite, WeightRewrite::DropLayersFrom { .. });
     rewrites.extend(target.rewrites.iter().filter(keeps_head).cloned());
-    let spec = layer;
-    let layer = format!("{}.layers.{number}", target.names.root);
-    if let Mixer::Latent(latent) = &spec.mixer {
-        // Nothing is left of it where the target's own rewrites know the layer.
-        rewrites.push(families::split_latent_at(&format!("{layer}.{}", spec.mixer_name), latent));
-    }
-    rewrites.push(WeightRewrite::Keep { tensors: format!("{layer}.**").into() });
+    let at = |number: usize| format!("{}.layers.{number}", target.names.root);
+    let numbered = || layers.iter().zip(number..);
+    // Nothing is left of them where the target's own rewrites know the layer.
+    rewrites.extend(numbered().filter_map(|(layer, number)| match &layer.mixer {
+        Mixer::Latent(of) => {
+            Some(families::split_latent_at(&format!("{}.{}", at(number), layer.mixer_name), of))
+        }
+        _ => None,
+    }));
+    let tensors = numbered().map(|(_, number)| format!("{}.**", at(number)).into()).collect();
+    rewrites.push(WeightRewrite::Keep { tensors });
+    let layer = at(number);
     let (root, hidden) = (target.names.root, target.hidden);
     let ours = [
         format!("{root}.fuse.embedding_norm"),

@@ -19,7 +19,9 @@ impl WeightRewrite {
     ) -> Result<Weights, LoadError> {
         match self {
             Self::Drop { tensors } => weights.retain(|name, _| !tensors.matches(name)),
-            Self::Keep { tensors } => weights.retain(|name, _| tensors.matches(name)),
+            Self::Keep { tensors } => {
+                weights.retain(|name, _| tensors.iter().any(|kept| kept.matches(name)));
+            }
             Self::DropLayersFrom { layers } => {
                 let pattern = Pattern::from("model.layers.#.**");
                 let layer = |name: &str| pattern.captures(name).and_then(|captures| captures.number);

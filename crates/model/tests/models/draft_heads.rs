@@ -180,7 +180,7 @@ impl Drafting<'_> {
     }
 }
 
-const HEADS: [&str; 10] = [
+const HEADS: [&str; 11] = [
     "deepseek_v3.mtp.hf",
     "glm4_moe.mtp.hf",
     "qwen3_next.mtp.hf",
@@ -189,6 +189,7 @@ const HEADS: [&str; 10] = [
     "ernie4_5_moe.mtp",
     "mimo_v2_flash.mtp",
     "longcat_flash.mtp",
+    "nemotron_h.moe.mtp",
     "eagle3.llama",
     "eagle3.qwen3",
 ];

@@ -1,8 +1,8 @@
-"""Golden logits of MTP heads with a dense layer beside experts: `python dense_heads.py` writes NAME.mtp and seed-11/NAME.mtp; it needs
-numpy, mlx and mlx-lm.
+"""Golden logits of MTP heads whose layers are not all like the target's last: `python other_heads.py` writes NAME.mtp and
+seed-11/NAME.mtp; it needs numpy, mlx and mlx-lm.
 
-Targets are those of `../fixtures/NAME.hf`, computed by mlx-lm. The head's layer is of mlx-lm's own parts; how it joins the target is
-from vLLM's `ernie_mtp.py`, `mimo_v2_mtp.py` and `longcat_flash_mtp.py`. Unlike vLLM's Ernie it keeps the embedding at position 0, as the
+Targets are those of `../fixtures/NAME.hf`, computed by mlx-lm. The head's layers are of mlx-lm's own parts; how they join the target is
+from vLLM's `ernie_mtp.py`, `mimo_v2_mtp.py`, `longcat_flash_mtp.py` and `nemotron_h_mtp.py`. Unlike vLLM's Ernie it keeps the embedding at position 0, as the
 other fixtures here do. The format is that of the fixtures beside it.
 """
 
@@ -59,6 +59,11 @@ HEADS = {
         names=("model.mtp.layers.0.enorm.m", "model.mtp.layers.0.hnorm.m", "model.mtp.norm", "model.mtp.layers.0.eh_proj", "model.mtp.layers.0"),
         published={"mlp": "transformer_layer.mlp"}, window=None, extra={},
     ),
+    "nemotron_h.moe": dict(
+        layer=lambda module, args: nn.Sequential(module.NemotronHBlock(args, "*"), module.NemotronHBlock(args, "E")),
+        names=("mtp.layers.0.enorm", "mtp.layers.0.hnorm", "mtp.layers.1.final_layernorm", "mtp.layers.0.eh_proj", "mtp.layers"),
+        published={"layers": ""}, window=None, extra={},
+    ),
 }
 
 
@@ -102,21 +107,33 @@ class Head:
             both = tensors[f"{at}.self_attn.kv_b_proj.weight"].reshape(heads, nope + value, -1)
             weights["self_attn.embed_q.weight"] = both[:, :nope].swapaxes(-1, -2)
             weights["self_attn.unembed_out.weight"] = both[:, nope:]
+        for name, own in weights.items():
+            if own is None:
+                path, _, part = self.published(at, name).partition(".switch_mlp.")
+                parts = {"fc1.weight": "up_proj", "fc2.weight": "down_proj"}
+                experts = range(args.n_routed_experts)
+                weights[name] = mx.stack([tensors[f"{path}.experts.{e}.{parts[part]}.weight"] for e in experts])
         self.layer.load_weights(list(weights.items()))
 
     def published(self, at, name):
         for ours, theirs in self.of["published"].items():
             if name.startswith(ours + "."):
-                name = theirs + name[len(ours):]
+                name = (theirs + name[len(ours):]).removeprefix(".")
         return f"{at}.{name}"
 
     def __call__(self, tokens, states):
         embedding, state, final, projection, _ = self.of["names"]
         weight = lambda name: self.tensors[f"{name}.weight"]
-        embedded = weight("model.embed_tokens")[mx.array(tokens)]
+        table = next(name for name in ("model.embed_tokens", "backbone.embeddings") if f"{name}.weight" in self.tensors)
+        embedded = weight(table)[mx.array(tokens)]
         both = mx.concatenate([rms(embedded, weight(embedding), self.eps), rms(states, weight(state), self.eps)], -1)
         x = (both @ weight(projection).T)[None]
-        x = self.layer(x, create_causal_mask(len(tokens), window_size=self.window))[0]
+        mask = create_causal_mask(len(tokens), window_size=self.window)
+        if isinstance(self.layer, nn.Sequential):
+            attention, experts = self.layer.layers
+            x = experts(attention(x, mask))[0]
+        else:
+            x = self.layer(x, mask)[0]
         return x if final is None else rms(x, weight(final), self.eps)
 
 
@@ -140,7 +157,8 @@ def target(config, tensors, tokens):
     model = module.Model(module.ModelArgs.from_dict(config))
     weights = model.sanitize({name: of for name, of in tensors.items() if "mtp" not in name})
     model.load_weights(list(weights.items()))
-    return model.model(mx.array(tokens)[None])[0]
+    network = model.model if hasattr(model, "model") else model.backbone
+    return network(mx.array(tokens)[None])[0]
 
 
 def head_rows(kind, config, rows):
@@ -149,6 +167,11 @@ def head_rows(kind, config, rows):
     embedding, state, final, projection, at = HEADS[kind]["names"]
     made = [[f"{name}.weight", [hidden], 1.0, 0.25] for name in (embedding, state, final) if name]
     made.append([f"{projection}.weight", [hidden, 2 * hidden], 0.0, round((3 / (2 * hidden)) ** 0.5, 8)])
+    if kind == "nemotron_h.moe":
+        like = {"backbone.layers.2.": f"{at}.0.", "backbone.layers.3.": f"{at}.1."}
+        for name, *rest in rows:
+            made += [[to + name[len(of):], *rest] for of, to in like.items() if name.startswith(of)]
+        return made
     layers = {"ernie4_5_moe": ["model.layers.0."], "mimo_v2_flash": ["model.layers.0.", "model.layers.1.self_attn."]}
     layers["longcat_flash"] = ["model.layers.0."]
     for prefix in layers[kind]:
@@ -186,6 +209,8 @@ def make(kind, seed, to):
     source = HERE.parent / "fixtures" / f"{kind}.hf"
     config = json.loads((source / "config.json").read_text()) | HEADS[kind]["extra"]
     rows = json.loads((source / "tensors.json").read_text())["tensors"]
+    # Parts of heads that loaders of the target alone drop.
+    rows = [row for row in rows if "mtp" not in row[0]]
     rows = sorted(rows + head_rows(kind, config, rows))
     tensors = filled(rows)
     bits = generator.raw("prompt.0", PROMPT + DECODE) >> np.uint64(32)
