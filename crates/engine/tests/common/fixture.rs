@@ -48,9 +48,10 @@ pub fn with_draft_head_and_all_tokens(name: &str, test: &str) -> (PathBuf, Optio
         };
         let (mut recipe, mut config) = (json("tensors.json"), json("config.json"));
         for row in recipe["tensors"].as_array_mut().unwrap() {
-            let is_table = ["embed_tokens.weight", "lm_head.weight", "shared_head.head.weight"]
-                .iter()
-                .any(|table| row[0].as_str().unwrap().ends_with(table));
+            let is_table =
+                ["embed_tokens.weight", "embeddings.weight", "lm_head.weight", "shared_head.head.weight"]
+                    .iter()
+                    .any(|table| row[0].as_str().unwrap().ends_with(table));
             if is_table && row[1][0] == VOCAB {
                 row[1][0] = ALL_TOKENS.into();
             }

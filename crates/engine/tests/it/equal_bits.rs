@@ -228,6 +228,13 @@ fn drafts_with_latent_attention_change_no_token() {
     Pair::of_fixture("deepseek_v3.mtp.hf", DraftSource::Mtp).check();
 }
 
+/// Its own layer attends to a window, or is two: attention, then experts.
+#[test]
+fn drafts_of_heads_with_other_layers_than_the_targets_change_no_token() {
+    Pair::of_fixture("mimo_v2_flash.mtp", DraftSource::Mtp).check();
+    Pair::of_fixture("nemotron_h.moe.mtp", DraftSource::Mtp).check();
+}
+
 #[test]
 fn drafts_of_eagle3_heads_change_no_token() {
     Pair::of_fixture("eagle3.llama", DraftSource::Eagle3).check();
