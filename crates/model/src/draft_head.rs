@@ -13,6 +13,7 @@ use mlx::Array;
 use crate::batch::{Batch, HiddenPlace};
 use crate::blueprint::{Blueprint, HeadStates};
 use crate::decoder::{DraftPass, DraftPassInput, Model, PassShape, StepLaunches};
+use crate::draft_states::DraftStates;
 use crate::error::Error;
 use crate::kv_cache::KvCache;
 use crate::kv_format::KvStorage;
@@ -35,23 +36,6 @@ pub struct DraftBlock {
     pub size: usize,
     /// What stands for a token that is not known.
     pub mask_token: u32,
-}
-
-/// Hidden states of the rows of a pass.
-#[derive(Debug, Clone, Copy)]
-pub enum DraftStates<'a> {
-    /// The target's, `[T, width]`: those of all [places](DraftHead::places), one beside the other.
-    OfTarget(&'a Array),
-    /// What the head's pass before gave, `[T, hidden]`.
-    OfHead(&'a Array),
-}
-
-impl<'a> DraftStates<'a> {
-    pub(crate) fn array(self) -> &'a Array {
-        match self {
-            Self::OfTarget(states) | Self::OfHead(states) => states,
-        }
-    }
 }
 
 /// What a pass gives of the rows that the batch names.

@@ -15,7 +15,7 @@ use mlx::gpu::{KernelOrder, OtherArrays, StepArrays, StepGraph, StepTrace};
 use mlx::{Array, Dtype};
 
 use crate::batch::HiddenPlace;
-use crate::draft_head::DraftStates;
+use crate::draft_states::DraftStates;
 use crate::forward::{ForwardContext, Numbers};
 use crate::kv_cache::KvCache;
 

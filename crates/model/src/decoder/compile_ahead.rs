@@ -5,7 +5,7 @@ use omnibus_kv::{BlockId, BlockTable};
 
 use super::{DraftPassInput, Model};
 use crate::batch::{Batch, Segment};
-use crate::draft_head::DraftStates;
+use crate::draft_states::DraftStates;
 use crate::forward::{LogitRows, StatePath};
 use crate::kernel_check;
 use crate::kv_cache::KvCache;

@@ -6,7 +6,7 @@ use super::pass::{Begins, PassInput};
 use super::{Model, may_have_all_logits};
 use crate::batch::Batch;
 use crate::blueprint::{Head, HeadStates, TokenTable};
-use crate::draft_head::DraftStates;
+use crate::draft_states::DraftStates;
 use crate::forward::{ForwardContext, LogitRows};
 use crate::kv_cache::KvCache;
 use crate::ops::LayerContext;

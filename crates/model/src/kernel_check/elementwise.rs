@@ -184,7 +184,7 @@ pub(super) fn take_numbers() -> KernelCheck {
 pub(super) fn take_columns() -> KernelCheck {
     const WIDTH: i32 = 70;
     KernelCheck::new("take_columns", format!("{ROWS} x {WIDTH}"), Dtype::F32, || {
-        // Those that are not there give −∞, whose distance is no number.
+        // A column that is not there gives −∞, whose distance is no number.
         let columns: Vec<i32> = (0..300).map(|place| place * 97 % WIDTH).collect();
         let (x, columns) =
             (normal(&[ROWS, WIDTH as usize], Dtype::F32, 5)?, Array::from_slice(&columns, &[300])?);
