@@ -55,7 +55,7 @@ pub(super) enum DeviceCall {
     Read { step: u64 },
     /// Computes draft tokens with the draft model or head, between steps. Replies [`DeviceReply::Drafts`]. After an error there
     /// is none any more.
-    Draft(Vec<DraftSegment>),
+    Draft { segments: Vec<DraftSegment>, read: DraftRead },
     /// Drops all steps and sequences and allocates the KV cache again, after a failure. Replies [`DeviceReply::Done`].
     Reset,
     /// The blocks of each layer group from the next reset on. Replies [`DeviceReply::Done`].
@@ -70,6 +70,14 @@ pub(super) enum DeviceCall {
     UnloadAdapter(u128),
     /// Replies [`DeviceReply::Stats`].
     Stats,
+}
+
+/// When draft tokens are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum DraftRead {
+    Now,
+    /// With the results of the next step, whose rows take them where they are: the device need not wait for the host between both.
+    WithStep,
 }
 
 /// A call about blocks of the KV cache, outside of steps.
@@ -191,6 +199,8 @@ pub(super) struct StepResult {
     pub(super) sampled: Vec<Option<TokenLogprobs>>,
     /// What was requested of prompts, by sequence.
     pub(super) prompts: Vec<(SequenceId, JobUpdate)>,
+    /// Draft tokens that were not read before.
+    pub(super) drafts: Vec<(SequenceId, Vec<u32>)>,
     /// Whether kernels or graphs were built since the step before was read. What a step takes then says nothing of others.
     pub(super) built: bool,
 }
@@ -198,7 +208,7 @@ pub(super) struct StepResult {
 /// Draft tokens that were computed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct DraftResult {
-    /// Of each segment, in the order of the call.
+    /// Of each segment, in the order of the call; empty for those that are read with the next step.
     pub(super) tokens: Vec<Vec<u32>>,
     /// Whether kernels or graphs were built for them. What they took then says nothing of others.
     pub(super) built: bool,

@@ -10,8 +10,8 @@ use omnibus_kv::BlockId;
 use omnibus_model::BlockImport;
 
 use super::device_call::{
-    Device, DeviceCall, DeviceReply, DeviceStats, DraftResult, EncoderInput, EncodingParts, GroupBlocks,
-    KvCall, MediaCall, MediaHit, StepResult,
+    Device, DeviceCall, DeviceReply, DeviceStats, DraftRead, DraftResult, EncoderInput, EncodingParts,
+    GroupBlocks, KvCall, MediaCall, MediaHit, StepResult,
 };
 use super::drafting::DraftSegment;
 use super::model_traits::ModelTraits;
@@ -100,8 +100,8 @@ impl DeviceClient {
     }
 
     /// [`DeviceCall::Draft`].
-    pub(super) fn draft(&mut self, segments: Vec<DraftSegment>) -> mlx::Result<DraftResult> {
-        match self.device.call(DeviceCall::Draft(segments))? {
+    pub(super) fn draft(&mut self, segments: Vec<DraftSegment>, read: DraftRead) -> mlx::Result<DraftResult> {
+        match self.device.call(DeviceCall::Draft { segments, read })? {
             DeviceReply::Drafts(drafts) => Ok(drafts),
             other => Err(unexpected(&other)),
         }

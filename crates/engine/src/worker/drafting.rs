@@ -17,8 +17,8 @@ use crate::speculation::DraftSource;
 use head::HeadDrafter;
 use model::DraftModel;
 pub(super) use model::full_attention_group;
-pub(super) use rounds::DraftSegment;
 use rounds::draft;
+pub(super) use rounds::{DraftRounds, DraftSegment};
 
 /// A network that drafts, without a KV cache.
 pub(super) struct LoadedDrafter {
@@ -231,7 +231,7 @@ impl Drafter {
         segments: &[DraftSegment],
         sampler: &Sampler,
         padding: Padding,
-    ) -> mlx::Result<Vec<Vec<u32>>> {
+    ) -> mlx::Result<DraftRounds> {
         match self {
             Self::Model(model) => draft(model, segments, sampler, padding),
             Self::Head(head) => head.draft(target, segments, sampler, padding),

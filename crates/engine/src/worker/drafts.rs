@@ -5,14 +5,20 @@ use std::time::{Duration, Instant};
 
 use omnibus_core::{DraftLoad, DraftOffer, DraftWork, SequenceId};
 
+use super::device_call::DraftRead;
 use super::device_client::DeviceClient;
 use super::outcome::AnswerPlace;
 use super::proposer::{DraftContext, DraftTokens, Promised, Proposal, Proposer};
+use super::step_input::RowDrafts;
 use crate::message::TokenLogprobs;
 use crate::speculation::DraftOutcome;
 
 /// The weight of the newest measurement in the time that a step costs more that is not planned ahead.
 const HOST_GAIN: f64 = 0.1;
+/// Calls of a network that drafts whose tokens are read at once, before any that is not: what drafting costs is learned from these.
+const READ_FIRST: u64 = 24;
+/// One of so many later ones is, too.
+const READ_EVERY: u64 = 16;
 /// After a longer time the loop had nothing to do.
 const HOST_TIME_MAX: Duration = Duration::from_millis(20);
 
@@ -29,26 +35,32 @@ pub(super) struct Drafts {
     computing: Duration,
     /// What decides whether they are accepted.
     outcome: DraftOutcome,
+    /// Calls that computed draft tokens.
+    calls: u64,
+    /// Whether a step failed whose draft tokens were not read before: a proposer that fails must fail alone.
+    reads_all: bool,
 }
 
 /// The draft tokens of a sequence's next step.
 struct NextDraft {
     /// Which proposer has them.
     proposer: usize,
-    tokens: DraftTokens,
+    tokens: NextTokens,
 }
 
-impl NextDraft {
-    fn is_promised(&self) -> bool {
-        matches!(self.tokens, DraftTokens::Promised(_))
-    }
+/// Draft tokens of a next step.
+enum NextTokens {
+    Promised,
+    Computed(RowDrafts),
 }
 
 /// What computing draft tokens took.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drafted {
     pub(super) load: DraftLoad,
-    pub(super) took: Duration,
+    /// `None` where that is no measure, and where they are read with the step.
+    pub(super) took: Option<Duration>,
+    pub(super) read: DraftRead,
 }
 
 impl Drafts {
@@ -60,6 +72,8 @@ impl Drafts {
             host_us: 0.0,
             computing: Duration::ZERO,
             outcome: DraftOutcome::Sampled,
+            calls: 0,
+            reads_all: false,
         }
     }
 
@@ -92,22 +106,33 @@ impl Drafts {
     }
 
     /// The next `count` draft tokens of a sequence.
-    pub(super) fn take(&mut self, sequence: SequenceId, count: usize) -> Vec<u32> {
+    pub(super) fn take(&mut self, sequence: SequenceId, count: usize) -> RowDrafts {
         let next = if count > 0 { self.next.remove(&sequence) } else { None };
-        let mut drafts = match next.map(|next| next.tokens) {
-            Some(DraftTokens::Known(tokens)) => tokens,
-            Some(DraftTokens::Promised(_)) | None => Vec::new(),
+        let mut tokens = match next.map(|next| next.tokens) {
+            Some(NextTokens::Computed(drafts @ RowDrafts::OnDevice { .. })) if drafts.len() == count => {
+                return drafts;
+            }
+            Some(NextTokens::Computed(RowDrafts::Known(tokens))) => tokens,
+            Some(NextTokens::Computed(RowDrafts::OnDevice { .. }) | NextTokens::Promised) | None => {
+                Vec::new()
+            }
         };
         // A wrong one costs its row.
-        drafts.resize(count, 0);
-        drafts
+        tokens.resize(count, 0);
+        RowDrafts::Known(tokens)
     }
 
-    /// Computes what was promised to the sequences of a step, of which all are given that may draft. Gives what it took; `None` if
-    /// nothing was computed, and if that time is no measure.
+    /// A step failed whose draft tokens were not read before.
+    pub(super) fn read_all(&mut self) {
+        self.reads_all = true;
+    }
+
+    /// Computes what was promised to the sequences of a step, of which all are given that may draft. `read`: when their tokens have
+    /// to be known at the latest. `None` if nothing was computed.
     pub(super) fn compute(
         &mut self,
         promised: &[Promised<'_>],
+        read: DraftRead,
         device: &mut DeviceClient,
     ) -> mlx::Result<Option<Drafted>> {
         self.computing = Duration::ZERO;
@@ -115,30 +140,36 @@ impl Drafts {
             return Ok(None);
         }
         let started = Instant::now();
+        let is_measured = self.calls < READ_FIRST || self.calls.is_multiple_of(READ_EVERY);
+        let read = if self.reads_all || is_measured { DraftRead::Now } else { read };
         let (mut load, mut built) = (DraftLoad::default(), false);
         for (proposer, of) in self.proposers.iter_mut().enumerate() {
             let next = &self.next;
             let has_promised = |of: &Promised<'_>| {
                 let next = next.get(&of.sequence);
-                next.is_some_and(|next| next.proposer == proposer && next.is_promised())
+                next.is_some_and(|next| {
+                    next.proposer == proposer && matches!(next.tokens, NextTokens::Promised)
+                })
             };
             let count = |of: &Promised<'_>| if has_promised(of) { of.count } else { 0 };
             let own: Vec<Promised<'_>> =
                 promised.iter().map(|of| Promised { count: count(of), ..of.clone() }).collect();
-            let computed = of.compute(&own, device)?;
+            let computed = of.compute(&own, read, device)?;
             load.rounds += computed.load.rounds;
             load.rows += computed.load.rows;
             built |= computed.built;
             let drafted = own.iter().zip(computed.drafts).filter(|(of, _)| of.count > 0);
             for (of, tokens) in drafted {
-                self.next.insert(of.sequence, NextDraft { proposer, tokens: DraftTokens::Known(tokens) });
+                self.next.insert(of.sequence, NextDraft { proposer, tokens: NextTokens::Computed(tokens) });
             }
         }
         if load == DraftLoad::default() {
             return Ok(None);
         }
+        self.calls += 1;
         self.computing = started.elapsed();
-        Ok((!built).then_some(Drafted { load, took: self.computing }))
+        let took = (!built && read == DraftRead::Now).then_some(self.computing);
+        Ok(Some(Drafted { load, took, read }))
     }
 
     /// Whether the step whose drafts were computed last leaves hidden states on the device.
@@ -191,7 +222,10 @@ impl Drafts {
             proposed.push(tokens);
         }
         let proposer = fastest(&offers)?;
-        let tokens = proposed.into_iter().nth(proposer)?;
+        let tokens = match proposed.into_iter().nth(proposer)? {
+            DraftTokens::Known(tokens) => NextTokens::Computed(RowDrafts::Known(tokens)),
+            DraftTokens::Promised(_) => NextTokens::Promised,
+        };
         self.next.insert(context.sequence, NextDraft { proposer, tokens });
         offers.get(proposer).copied()
     }

@@ -35,7 +35,7 @@ use super::grammars::Grammars;
 use super::kv_offload::{Idleness, KvOffload};
 use super::memory::BufferCache;
 use super::prompt_file::PromptFile;
-use super::step_input::{RequestRows, StepInput};
+use super::step_input::{RequestRows, RowDrafts, StepInput};
 use crate::energy::EnergyUsage;
 use crate::error::Failure;
 use crate::event::FinishReason;
@@ -297,7 +297,7 @@ impl EngineLoop {
         }
         self.report_starts(plan, &allocation.lookups);
         report::trace(plan, self.scheduler.cost());
-        self.compute_drafts(plan);
+        let drafting = self.compute_drafts(plan);
         let started = Instant::now();
         let (input, samples) = self.step_input(plan)?;
         let input = StepInput { copies: allocation.copies, ..input };
@@ -331,7 +331,8 @@ impl EngineLoop {
         }
         let (rows, record) = (self.energy_rows(plan), self.recorded(plan));
         let (plan, superseded) = (plan.id, BTreeSet::new());
-        let step = InFlightStep { plan, samples, superseded, tokens, rows, record, sampling, started };
+        let step =
+            InFlightStep { plan, samples, superseded, tokens, rows, record, sampling, started, drafting };
         self.in_flight.push_back(step);
         Ok(())
     }
@@ -378,7 +379,7 @@ impl EngineLoop {
             let drafts = match &mut self.drafts {
                 Some(drafts) => drafts.take(work.sequence, work.draft_tokens()),
                 // The proposer failed after the step was planned.
-                None => vec![0; work.draft_tokens()],
+                None => RowDrafts::Known(vec![0; work.draft_tokens()]),
             };
             input.push(work, &self.scheduler, request, &drafts, row_of)?;
             let of = self.media.get(work.sequence);
@@ -386,7 +387,7 @@ impl EngineLoop {
             let positions = of.and_then(SequenceMedia::positions);
             input.push_media(work, (media, active.job.alignment.as_ref()), &active.spans, positions);
             if work.samples > 0 {
-                samples.push((work.sequence, drafts));
+                samples.push((work.sequence, drafts.into_tokens()));
             }
         }
         Ok((input, samples))
@@ -437,11 +438,15 @@ impl EngineLoop {
     /// Waits for the oldest step in flight and reports its tokens. Then the next step's deferred sampling, if any, is
     /// launched.
     fn read_oldest(&mut self) -> mlx::Result<()> {
-        let Some(step) = self.in_flight.pop_front() else { return Ok(()) };
+        let Some(mut step) = self.in_flight.pop_front() else { return Ok(()) };
         let waiting = Instant::now();
         let result = catch_panic(|| self.device.read(step.plan.0));
         self.stats.add_waiting(waiting.elapsed());
-        let StepResult { sampled, prompts, built } = result?;
+        if let (Err(_), Some(_), Some(drafts)) = (&result, step.drafting, &mut self.drafts) {
+            drafts.read_all();
+        }
+        let StepResult { sampled, prompts, drafts, built } = result?;
+        step.take_drafts(drafts);
         let took = self.took(&step);
         self.share_energy(&step.rows);
         tracing::trace!(step = step.plan.0, took_us = took, "step read");
@@ -501,7 +506,7 @@ impl EngineLoop {
         let now = Instant::now();
         let began = self.last_read_at.map_or(step.started, |last| last.max(step.started));
         self.last_read_at = Some(now);
-        (now - began).as_micros() as Tick
+        ((now - began).as_micros() as Tick).saturating_sub(step.drafting.unwrap_or(0)).max(1)
     }
 
     /// Reports a token.

@@ -157,7 +157,7 @@ impl<D: Device> Device for FaultyDevice<D> {
             DeviceCall::SetBlocks(blocks) => self.blocks = blocks.iter().copied().min().unwrap_or(0),
             DeviceCall::Dispatch { .. }
             | DeviceCall::Complete { .. }
-            | DeviceCall::Draft(_)
+            | DeviceCall::Draft { .. }
             | DeviceCall::Kv(_)
             | DeviceCall::Media(_)
             | DeviceCall::LoadAdapter(_)

@@ -18,7 +18,7 @@ use omnibus_model::{
 use super::alignment::PendingAlignment;
 use super::capacity::{Capacity, padding};
 use super::device_call::StepResult;
-use super::drafting::{Drafter, full_attention_group};
+use super::drafting::{DraftRounds, Drafter, full_attention_group};
 use super::hidden::HiddenRequest;
 use super::media::MediaEncoding;
 use super::model_traits::{KvLayout, ModelTraits};
@@ -37,6 +37,8 @@ pub(super) struct ModelRunner {
     sampler: Sampler,
     media: Option<MediaEncoding>,
     draft: Option<Drafter>,
+    /// Draft tokens that rows of the next step take.
+    drafted: Option<DraftRounds>,
     blocks: Vec<usize>,
     allocation: Allocation,
     block_size: usize,
@@ -71,6 +73,8 @@ pub(super) struct ForwardOutput {
     prompts: Vec<PromptOutput>,
     /// Hidden states that a draft head reads.
     states: Option<Array>,
+    /// Draft tokens that its rows verify, where they were not read.
+    drafts: Option<DraftRounds>,
 }
 
 /// A step that computes.
@@ -81,6 +85,8 @@ pub(super) struct StepOutput {
     /// `[n]` i32: the sampled tokens, if the next step may be launched before they are read.
     tokens: Option<Array>,
     prompts: Vec<PromptOutput>,
+    /// Draft tokens that its rows verified, where they were not read.
+    drafts: Option<DraftRounds>,
     /// An array of the KV cache; evaluated to learn of failures when nothing is sampled.
     tail: Option<Array>,
 }
@@ -108,6 +114,7 @@ impl ModelRunner {
             sampler: Sampler::new(chooser(&model)),
             media: None,
             draft: None,
+            drafted: None,
             model,
             blocks,
             allocation: Allocation::Done,
@@ -252,30 +259,43 @@ impl ModelRunner {
         let count = self.padding.of(tokens.len());
         let known = tokens.iter().map(|token| match token {
             InputToken::Known(token) => *token as i32,
-            InputToken::Sampled(_) => 0,
+            InputToken::Sampled(_) | InputToken::Drafted { .. } => 0,
         });
         let known: Vec<i32> = known.chain(std::iter::repeat(0)).take(count).collect();
         let known = Array::from_slice(&known, &[count as i32])?;
-        if !tokens.iter().any(|token| matches!(token, InputToken::Sampled(_))) {
+        if tokens.iter().all(|token| matches!(token, InputToken::Known(_))) {
             return Ok(known);
         }
         let sampled = before.and_then(|before| before.tokens.as_ref());
-        let sampled =
-            sampled.ok_or_else(|| mlx::Error::new("a row's token comes from a step without samples"))?;
-        let samples = sampled.size();
+        let samples = sampled.map_or(0, Array::size);
+        let rounds = self.drafted.as_ref().map_or(&[][..], DraftRounds::rounds);
+        let drafted = |segment: usize, round: usize| {
+            let row = self.drafted.as_ref()?.row(segment, round)?;
+            let before: usize = rounds.iter().take(round).map(Array::size).sum();
+            Some(count + samples + before + row)
+        };
+        let missing = |what: &str| mlx::Error::new(format!("a row's token comes from a missing {what}"));
         let place = |(row, token): (usize, &InputToken)| match token {
             InputToken::Known(_) => Ok(row as i32),
             InputToken::Sampled(sample) if *sample < samples => Ok((count + sample) as i32),
-            InputToken::Sampled(_) => Err(mlx::Error::new("a row's token comes from a missing sample")),
+            InputToken::Sampled(_) => Err(missing("sample")),
+            InputToken::Drafted { segment, round } => {
+                drafted(*segment, *round).map(|place| place as i32).ok_or_else(|| missing("draft"))
+            }
         };
         let mut places = tokens.iter().enumerate().map(place).collect::<mlx::Result<Vec<i32>>>()?;
         places.extend((tokens.len()..count).map(|row| row as i32));
         // A decode step usually takes exactly the samples of the last one, in their order.
-        if count == samples && places.iter().enumerate().all(|(row, place)| *place as usize == count + row) {
+        if let Some(sampled) = sampled
+            && count == samples
+            && places.iter().enumerate().all(|(row, place)| *place as usize == count + row)
+        {
             return Ok(sampled.clone());
         }
         let places = Array::from_slice(&places, &[count as i32])?;
-        take_rows(&mlx::concatenate(&[&known, &sampled.astype(Dtype::I32)?], 0)?, &places)
+        let sampled = sampled.map(|sampled| sampled.astype(Dtype::I32)).transpose()?;
+        let sources: Vec<&Array> = [&known].into_iter().chain(&sampled).chain(rounds).collect();
+        take_rows(&mlx::concatenate(&sources, 0)?, &places)
     }
 
     /// What media change in a pass of `rows` rows, padding included.
@@ -394,7 +414,10 @@ impl ModelRunner {
         if let (Some(draft), Some(kept)) = (&mut self.draft, kept) {
             draft.keep(kept);
         }
-        Ok(ForwardOutput { logits, samples: input.samples.clone(), prompts, states })
+        // What was drafted for an earlier step is of no use.
+        let takes_drafts = input.tokens.iter().any(|token| matches!(token, InputToken::Drafted { .. }));
+        let drafts = self.drafted.take().filter(|_| takes_drafts);
+        Ok(ForwardOutput { logits, samples: input.samples.clone(), prompts, states, drafts })
     }
 
     /// Starts a forward pass whose sampling has to wait.
@@ -420,8 +443,8 @@ impl ModelRunner {
         let arrays = arrays.chain(prompts.iter().flat_map(PromptOutput::arrays)).chain(&forward.states);
         let arrays = arrays.chain(self.cache.arrays());
         dispatch(&mut self.dispatching, arrays)?;
-        let prompts = forward.prompts;
-        Ok(StepOutput { sample, tokens, prompts, tail: self.cache.arrays().last().cloned() })
+        let ForwardOutput { prompts, drafts, .. } = forward;
+        Ok(StepOutput { sample, tokens, prompts, drafts, tail: self.cache.arrays().last().cloned() })
     }
 
     /// Waits for a step.
@@ -439,12 +462,14 @@ impl ModelRunner {
         }
         let built = built(&self.model);
         let built_before = std::mem::replace(&mut self.built, built);
-        Ok(StepResult { sampled, prompts: prompts.concat(), built: built != built_before })
+        let drafts = output.drafts.as_ref().map(DraftRounds::of_sequences).transpose()?.unwrap_or_default();
+        Ok(StepResult { sampled, prompts: prompts.concat(), drafts, built: built != built_before })
     }
 
     /// Drops all steps and sequences and allocates the KV cache again, after a failure.
     pub(super) fn reset(&mut self) -> mlx::Result<()> {
         self.steps.clear();
+        self.drafted = None;
         self.copy = None;
         let _what_failed = mlx::recover();
         self.sampler.clear();

@@ -12,8 +12,10 @@ use std::ops::Range;
 use omnibus_core::{AcceptedTokens, DraftKind, DraftLoad, SequenceId};
 use omnibus_kv::BlockTable;
 
+use super::device_call::DraftRead;
 use super::device_client::DeviceClient;
 use super::drafting::{DraftReads, LoadedDrafter};
+use super::step_input::RowDrafts;
 use crate::message::TokenLogprobs;
 use crate::settings::Settings;
 use crate::speculation::{DraftOutcome, DraftSource};
@@ -27,8 +29,8 @@ pub(super) trait Proposer: Send {
     fn propose(&mut self, context: &DraftContext<'_>) -> Proposal;
 
     /// Computes the draft tokens that were promised, as many as are verified: for each sequence as many or none. All sequences
-    /// of the step are given, those without a promise, too.
-    fn compute(&mut self, _: &[Promised<'_>], _: &mut DeviceClient) -> mlx::Result<Computed> {
+    /// of the step are given, those without a promise, too. `read`: when the tokens have to be known at the latest.
+    fn compute(&mut self, _: &[Promised<'_>], _: DraftRead, _: &mut DeviceClient) -> mlx::Result<Computed> {
         Ok(Computed::default())
     }
 
@@ -145,7 +147,7 @@ pub(super) fn proposers_of(settings: &Settings, draft: Option<DraftNetwork>) -> 
 #[derive(Debug, Default)]
 pub(super) struct Computed {
     /// Of each promise, in order.
-    pub(super) drafts: Vec<Vec<u32>>,
+    pub(super) drafts: Vec<RowDrafts>,
     /// What the draft model computed.
     pub(super) load: DraftLoad,
     /// Whether kernels or graphs were built for that.

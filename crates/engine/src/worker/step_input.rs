@@ -88,6 +88,11 @@ pub(super) enum InputToken {
     Known(u32),
     /// This row of the samples of the step before, which is still in flight.
     Sampled(usize),
+    /// What was drafted last for this segment in this round, and not read.
+    Drafted {
+        segment: usize,
+        round: usize,
+    },
 }
 
 /// One sequence's consecutive rows.
@@ -174,6 +179,43 @@ pub(super) struct RequestRows<'a> {
     pub(super) keeps_states: bool,
 }
 
+/// The draft tokens that a sequence's rows verify.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum RowDrafts {
+    Known(Vec<u32>),
+    /// So many of this segment, which are not read.
+    OnDevice {
+        segment: usize,
+        count: usize,
+    },
+}
+
+impl RowDrafts {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Known(tokens) => tokens.len(),
+            Self::OnDevice { count, .. } => *count,
+        }
+    }
+
+    fn tokens(&self) -> Vec<InputToken> {
+        match self {
+            Self::Known(tokens) => tokens.iter().copied().map(InputToken::Known).collect(),
+            Self::OnDevice { segment, count } => {
+                (0..*count).map(|round| InputToken::Drafted { segment: *segment, round }).collect()
+            }
+        }
+    }
+
+    /// As far as they are known: others are read with the step's results.
+    pub(super) fn into_tokens(self) -> Vec<u32> {
+        match self {
+            Self::Known(tokens) => tokens,
+            Self::OnDevice { count, .. } => vec![0; count],
+        }
+    }
+}
+
 impl StepInput {
     /// Adds a scheduled sequence's rows. Its plan has been applied. `drafts`: its draft tokens. `row_of`: the row of a step
     /// in flight that holds a sample. Fails if that step is not the one before.
@@ -182,7 +224,7 @@ impl StepInput {
         work: &ScheduledSequence,
         scheduler: &Scheduler,
         request: RequestRows<'_>,
-        drafts: &[u32],
+        drafts: &RowDrafts,
         row_of: impl Fn(PlanId, usize) -> Option<usize>,
     ) -> mlx::Result<()> {
         let (first, known) = (self.tokens.len(), scheduler.tokens(work.sequence));
@@ -190,7 +232,7 @@ impl StepInput {
             TokenSource::Known => {
                 let positions = work.positions.start..work.positions.end - drafts.len();
                 let tokens = known.get(positions).unwrap_or_default();
-                self.tokens.extend(tokens.iter().chain(drafts).copied().map(InputToken::Known));
+                self.tokens.extend(tokens.iter().copied().map(InputToken::Known).chain(drafts.tokens()));
             }
             TokenSource::InFlight { plan, row } => {
                 let message =

@@ -15,7 +15,8 @@ use omnibus_model::{
 
 use super::model::cache;
 use super::rounds::{
-    DraftPasses, DraftSegment, FirstRows, draft, first_rows, later_segments, rows_of_round, segment, taken,
+    DraftPasses, DraftRounds, DraftSegment, FirstRows, draft, first_rows, later_segments, rows_of_round,
+    segment, taken,
 };
 use super::unread_states::UnreadStates;
 use crate::sampler::Sampler;
@@ -83,7 +84,7 @@ impl HeadDrafter {
         segments: &[DraftSegment],
         sampler: &Sampler,
         padding: Padding,
-    ) -> mlx::Result<Vec<Vec<u32>>> {
+    ) -> mlx::Result<DraftRounds> {
         let mut passes = HeadPasses { drafter: self, target, states: None, blocks: None };
         draft(&mut passes, segments, sampler, padding)
     }

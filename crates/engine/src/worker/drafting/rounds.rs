@@ -51,13 +51,56 @@ pub(super) trait DraftPasses {
     ) -> mlx::Result<Option<Array>>;
 }
 
+/// Draft tokens of several segments, on the device.
+pub(in crate::worker) struct DraftRounds {
+    /// The sequence of each segment.
+    sequences: Vec<SequenceId>,
+    /// The segments in the order of the rows.
+    order: Vec<usize>,
+    /// One token of each of the first segments in order, `[n]` i32 each.
+    rounds: Vec<Array>,
+}
+
+impl DraftRounds {
+    /// Waits, and gives the tokens of each segment.
+    pub(in crate::worker) fn read(&self) -> mlx::Result<Vec<Vec<u32>>> {
+        mlx::eval(&self.rounds)?;
+        let mut drafts = vec![Vec::new(); self.sequences.len()];
+        for round in &self.rounds {
+            let tokens = round.to_vec::<i32>()?;
+            for (at, token) in self.order.iter().zip(tokens) {
+                drafts[*at].push(token.max(0) as u32);
+            }
+        }
+        Ok(drafts)
+    }
+
+    /// Waits, and gives the tokens of each sequence that has some.
+    pub(in crate::worker) fn of_sequences(&self) -> mlx::Result<Vec<(SequenceId, Vec<u32>)>> {
+        let drafts = self.sequences.iter().copied().zip(self.read()?);
+        Ok(drafts.filter(|(_, tokens)| !tokens.is_empty()).collect())
+    }
+
+    /// The tokens of each round, `[n]` i32.
+    pub(in crate::worker) fn rounds(&self) -> &[Array] {
+        &self.rounds
+    }
+
+    /// The row of a segment in its rounds; `None` if it has no token in this one.
+    pub(in crate::worker) fn row(&self, segment: usize, round: usize) -> Option<usize> {
+        let row = self.order.iter().position(|at| *at == segment)?;
+        let rows = self.rounds.get(round)?.size();
+        (row < rows).then_some(row)
+    }
+}
+
 /// Shows the network the tokens of all segments, and computes their draft tokens.
 pub(super) fn draft(
     passes: &mut impl DraftPasses,
     segments: &[DraftSegment],
     sampler: &Sampler,
     padding: Padding,
-) -> mlx::Result<Vec<Vec<u32>>> {
+) -> mlx::Result<DraftRounds> {
     // Segments that a later round computes are the first rows of the one before.
     let mut order: Vec<usize> = (0..segments.len()).collect();
     order.sort_by_key(|at| std::cmp::Reverse(segments[*at].count));
@@ -84,17 +127,9 @@ pub(super) fn draft(
     if rounds.is_empty() {
         // No step waits for tokens that are only shown.
         mlx::async_eval(passes.written())?;
-        return Ok(vec![Vec::new(); segments.len()]);
     }
-    mlx::eval(&rounds)?;
-    let mut drafts = vec![Vec::new(); segments.len()];
-    for round in rounds {
-        let tokens = round.to_vec::<i32>()?;
-        for (at, token) in order.iter().zip(tokens) {
-            drafts[*at].push(token.max(0) as u32);
-        }
-    }
-    Ok(drafts)
+    let sequences = segments.iter().map(|of| of.sequence).collect();
+    Ok(DraftRounds { sequences, order, rounds })
 }
 
 /// Rows of a first pass.

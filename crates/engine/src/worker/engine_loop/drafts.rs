@@ -8,6 +8,7 @@ use crate::message::{Job, JobReport, JobUpdate};
 use crate::sampler::needs_history;
 use crate::speculation::{DraftUsage, Speculation};
 use crate::worker::catch_panic::catch_panic;
+use crate::worker::device_call::DraftRead;
 use crate::worker::drafts::Drafted;
 use crate::worker::proposer::{DraftContext, Promised};
 
@@ -46,9 +47,11 @@ impl EngineLoop {
         }
     }
 
-    /// Computes the draft tokens of a plan that were promised. A proposer that fails is not asked again.
-    pub(super) fn compute_drafts(&mut self, plan: &Plan) {
-        let Some(mut drafts) = self.drafts.take() else { return };
+    /// Computes the draft tokens of a plan that were promised. A proposer that fails is not asked again. Gives how long the device
+    /// is expected to compute what is read with the step.
+    pub(super) fn compute_drafts(&mut self, plan: &Plan) -> Option<Tick> {
+        let mut drafts = self.drafts.take()?;
+        let read = self.drafts_are_read(plan);
         let computed = catch_panic(|| {
             let promised = plan.scheduled.iter().filter_map(|work| {
                 let job = &self.jobs.get(&work.sequence)?.job;
@@ -66,16 +69,34 @@ impl EngineLoop {
                 })
             });
             let promised: Vec<Promised<'_>> = promised.collect();
-            drafts.compute(&promised, &mut self.device)
+            drafts.compute(&promised, read, &mut self.device)
         });
-        match computed {
-            Ok(drafted) => {
-                if let Some(Drafted { load, took }) = drafted {
-                    self.scheduler.learn_drafts(load, took.as_micros() as Tick);
-                }
-                self.drafts = Some(drafts);
+        let drafted = match computed {
+            Ok(drafted) => drafted?,
+            Err(error) => {
+                self.switch_drafts_off(&error);
+                return None;
             }
-            Err(error) => self.switch_drafts_off(&error),
+        };
+        self.drafts = Some(drafts);
+        let Drafted { load, took, read } = drafted;
+        if let Some(took) = took {
+            self.scheduler.learn_drafts(load, took.as_micros() as Tick);
+        }
+        (read == DraftRead::WithStep).then(|| self.scheduler.cost().drafts.predict(load) as Tick)
+    }
+
+    /// When the draft tokens of a plan have to be known: before a step that the host makes masks or penalties for, and where the
+    /// host has to wait for each step.
+    fn drafts_are_read(&self, plan: &Plan) -> DraftRead {
+        let needs_tokens = |sequence| {
+            let of = self.jobs.get(&sequence);
+            self.grammars.contains(sequence) || of.is_some_and(|of| needs_history(&of.job.sampling))
+        };
+        let drafting = plan.scheduled.iter().filter(|work| work.draft_tokens() > 0);
+        match self.device.traits().depth > 1 && !drafting.map(|work| work.sequence).any(needs_tokens) {
+            true => DraftRead::WithStep,
+            false => DraftRead::Now,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use omnibus_core::{PlanId, SequenceId};
+use omnibus_core::{PlanId, SequenceId, Tick};
 use omnibus_power::Row;
 
 use crate::step_record::StepRecord;
@@ -25,6 +25,8 @@ pub(super) struct InFlightStep {
     pub(super) record: Option<StepRecord>,
     pub(super) sampling: StepSampling,
     pub(super) started: Instant,
+    /// How long the device is expected to compute draft tokens that are read with it.
+    pub(super) drafting: Option<Tick>,
 }
 
 /// Whether the sampling of a step is launched.
@@ -38,6 +40,18 @@ pub(super) enum StepSampling {
 impl InFlightStep {
     pub(super) fn is_deferred(&self) -> bool {
         self.sampling == StepSampling::Deferred
+    }
+
+    /// Draft tokens that it verified are known.
+    pub(super) fn take_drafts(&mut self, drafts: Vec<SampledSequence>) {
+        for (sequence, tokens) in drafts {
+            let of = self.samples.iter_mut().find(|(sampled, _)| *sampled == sequence);
+            if let Some((_, known)) = of
+                && known.len() == tokens.len()
+            {
+                *known = tokens;
+            }
+        }
     }
 
     /// The first row of a sampled sequence.

@@ -19,6 +19,7 @@ use crate::message::JobId;
 use crate::request::Sampling;
 use crate::settings::{AsyncScheduling, Settings};
 use crate::speculation::Speculation;
+use crate::worker::device_call::DraftRead;
 use crate::worker::proposer::{Computed, DraftContext, DraftTokens, Promised, Proposal, Proposer};
 
 fn embedded() -> PathBuf {
@@ -180,7 +181,7 @@ impl Proposer for Broken {
         Proposal { tokens: DraftTokens::Promised(context.most), kind: DraftKind(7) }
     }
 
-    fn compute(&mut self, _: &[Promised<'_>], _: &mut DeviceClient) -> mlx::Result<Computed> {
+    fn compute(&mut self, _: &[Promised<'_>], _: DraftRead, _: &mut DeviceClient) -> mlx::Result<Computed> {
         self.computes.map(|()| Computed::default()).map_err(mlx::Error::new)
     }
 

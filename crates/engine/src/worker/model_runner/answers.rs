@@ -8,7 +8,8 @@ use crate::sampler::SamplingChanges;
 use crate::stats::{ExpertStats, LaunchStats};
 use crate::worker::catch_panic::catch_panic;
 use crate::worker::device_call::{
-    Device, DeviceCall, DeviceReply, DeviceStats, DraftResult, GroupBlocks, KvCall, MediaCall, StepResult,
+    Device, DeviceCall, DeviceReply, DeviceStats, DraftRead, DraftResult, GroupBlocks, KvCall, MediaCall,
+    StepResult,
 };
 use crate::worker::drafting::DraftSegment;
 use crate::worker::media::MediaEncoding;
@@ -26,7 +27,7 @@ impl Device for ModelRunner {
             DeviceCall::Dispatch { step } => self.dispatch_step(step).map(done),
             DeviceCall::Sample { step, changes } => self.sample_step(step, &changes).map(done),
             DeviceCall::Read { step } => self.read_step(step).map(DeviceReply::Step),
-            DeviceCall::Draft(segments) => self.draft(&segments).map(DeviceReply::Drafts),
+            DeviceCall::Draft { segments, read } => self.draft(&segments, read).map(DeviceReply::Drafts),
             DeviceCall::Reset => self.reset().map(done),
             DeviceCall::SetBlocks(blocks) => {
                 self.blocks = blocks;
@@ -101,18 +102,26 @@ impl ModelRunner {
     }
 
     /// A network that drafts and that failed may lack part of its KV cache, so it goes.
-    fn draft(&mut self, segments: &[DraftSegment]) -> mlx::Result<DraftResult> {
+    fn draft(&mut self, segments: &[DraftSegment], read: DraftRead) -> mlx::Result<DraftResult> {
         let draft = self.draft.take().ok_or_else(|| mlx::Error::new("there is no draft model or head"));
         let mut draft = draft?;
         let built_before = built(draft.network());
-        let tokens = catch_panic(|| draft.draft(&self.model, segments, &self.sampler, self.padding));
+        let drafted = catch_panic(|| {
+            let rounds = draft.draft(&self.model, segments, &self.sampler, self.padding)?;
+            let tokens = match read {
+                DraftRead::Now => rounds.read()?,
+                DraftRead::WithStep => vec![Vec::new(); segments.len()],
+            };
+            Ok((tokens, rounds))
+        });
         if let Some(problem) = draft.network().take_launch_problem() {
             tracing::warn!("of draft tokens: {problem}");
         }
-        match tokens {
-            Ok(tokens) => {
+        match drafted {
+            Ok((tokens, rounds)) => {
                 let built = built(draft.network()) != built_before;
                 self.draft = Some(draft);
+                self.drafted = Some(rounds).filter(|_| read == DraftRead::WithStep);
                 Ok(DraftResult { tokens, built })
             }
             Err(error) => {

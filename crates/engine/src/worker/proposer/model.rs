@@ -18,9 +18,10 @@ use omnibus_core::{DraftKind, DraftLoad, SequenceId};
 use omnibus_kv::{BlockId, BlockTable};
 
 use super::{Computed, DraftContext, DraftNetwork, DraftTokens, Promised, Proposal, Proposer};
-use crate::worker::device_call::DraftResult;
+use crate::worker::device_call::{DraftRead, DraftResult};
 use crate::worker::device_client::DeviceClient;
 use crate::worker::drafting::{DraftReads, DraftSegment, STATES_KEPT_MAX};
+use crate::worker::step_input::RowDrafts;
 use rest::Rest;
 use shown::Shown;
 
@@ -123,6 +124,10 @@ impl ModelProposer {
     }
 }
 
+fn no_drafts() -> RowDrafts {
+    RowDrafts::Known(Vec::new())
+}
+
 /// What the network computes: the tokens that it has not seen, and a row for each draft token but the last. Nothing waits for
 /// tokens that are only shown, so their time is not known.
 fn load_of(segments: &[DraftSegment]) -> DraftLoad {
@@ -151,7 +156,12 @@ impl Proposer for ModelProposer {
         !self.rest.rests()
     }
 
-    fn compute(&mut self, promised: &[Promised<'_>], device: &mut DeviceClient) -> mlx::Result<Computed> {
+    fn compute(
+        &mut self,
+        promised: &[Promised<'_>],
+        read: DraftRead,
+        device: &mut DeviceClient,
+    ) -> mlx::Result<Computed> {
         if self.network.reads == DraftReads::States {
             let count = |of: &&Promised<'_>| of.count > 0;
             let batch = promised.iter().filter(|of| of.is_decode).count();
@@ -159,7 +169,7 @@ impl Proposer for ModelProposer {
         }
         if self.rest.rests() {
             promised.iter().for_each(|of| self.sequences.entry(of.sequence).or_default().rest());
-            return Ok(Computed { drafts: vec![Vec::new(); promised.len()], ..Computed::default() });
+            return Ok(Computed { drafts: vec![no_drafts(); promised.len()], ..Computed::default() });
         }
         let (mut room, mut segments, mut places) = (self.chunk, Vec::new(), Vec::new());
         for (place, of) in promised.iter().enumerate() {
@@ -177,18 +187,25 @@ impl Proposer for ModelProposer {
                 places.push(place);
             }
         }
-        let drafts = vec![Vec::new(); promised.len()];
+        let drafts = vec![no_drafts(); promised.len()];
         if segments.is_empty() {
             return Ok(Computed { drafts, ..Computed::default() });
         }
-        let DraftResult { tokens, built } = device.draft(segments.clone())?;
+        // What a draft model has written depends on which tokens it drew.
+        let read = if self.network.reads == DraftReads::States { read } else { DraftRead::Now };
+        let DraftResult { tokens, built } = device.draft(segments.clone(), read)?;
         let mut computed = Computed { drafts, load: load_of(&segments), built };
-        for ((place, segment), own) in places.into_iter().zip(&segments).zip(tokens) {
+        for ((at, (place, segment)), own) in places.into_iter().zip(&segments).enumerate().zip(tokens) {
             let (Some(of), Some(drafts)) = (promised.get(place), computed.drafts.get_mut(place)) else {
                 continue;
             };
             self.computed(of, segment, &own);
-            *drafts = own;
+            *drafts = match read {
+                DraftRead::WithStep if segment.count > 0 => {
+                    RowDrafts::OnDevice { segment: at, count: segment.count }
+                }
+                DraftRead::Now | DraftRead::WithStep => RowDrafts::Known(own),
+            };
         }
         Ok(computed)
     }

@@ -57,7 +57,7 @@ fn shared(call: &DeviceCall) -> Option<DeviceCall> {
         | DeviceCall::Reset
         | DeviceCall::SetBlocks(_)
         | DeviceCall::Kv(KvCall::Finish) => Some(call.clone()),
-        DeviceCall::Draft(_)
+        DeviceCall::Draft { .. }
         | DeviceCall::Kv(_)
         | DeviceCall::Complete { .. }
         | DeviceCall::Media(_)
@@ -115,6 +115,7 @@ mod tests {
         let Some(DeviceCall::Sample { changes, .. }) = shared(&sample) else { panic!("a sampling") };
         assert_eq!(*changes, SamplingChanges::default());
         assert_eq!(shared(&DeviceCall::Reset), Some(DeviceCall::Reset));
-        assert_eq!(shared(&DeviceCall::Draft(Vec::new())), None);
+        let draft = DeviceCall::Draft { segments: Vec::new(), read: DraftRead::Now };
+        assert_eq!(shared(&draft), None);
     }
 }
