@@ -207,11 +207,11 @@ impl RowDrafts {
         }
     }
 
-    /// As far as they are known: others are read with the step's results.
+    /// Those that are read with the step's results are no tokens until then: none of them is accepted.
     pub(super) fn into_tokens(self) -> Vec<u32> {
         match self {
             Self::Known(tokens) => tokens,
-            Self::OnDevice { count, .. } => vec![0; count],
+            Self::OnDevice { count, .. } => vec![u32::MAX; count],
         }
     }
 }
