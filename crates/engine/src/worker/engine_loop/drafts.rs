@@ -72,14 +72,14 @@ impl EngineLoop {
             drafts.compute(&promised, read, &mut self.device)
         });
         let drafted = match computed {
-            Ok(drafted) => drafted?,
+            Ok(drafted) => drafted,
             Err(error) => {
                 self.switch_drafts_off(&error);
                 return None;
             }
         };
         self.drafts = Some(drafts);
-        let Drafted { load, took, read } = drafted;
+        let Drafted { load, took, read } = drafted?;
         if let Some(took) = took {
             self.scheduler.learn_drafts(load, took.as_micros() as Tick);
         }

@@ -101,6 +101,7 @@ mod tests {
     use omnibus_core::SequenceId;
 
     use super::*;
+    use crate::worker::device_call::DraftRead;
 
     #[test]
     fn followers_get_what_computes_and_no_sampling() {
