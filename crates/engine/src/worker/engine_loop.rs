@@ -322,9 +322,10 @@ impl EngineLoop {
             device.sample(step, SamplingChanges { masks, drafts, ..SamplingChanges::default() })?;
             Ok(StepSampling::Launched)
         })?;
+        // A step with a prompt may have waited for its request.
+        let follows = plan.scheduled.iter().all(|work| work.is_decode());
         if let Some(drafts) = &mut self.drafts
-            && let Some(read) =
-                self.last_read_at.filter(|_| self.in_flight.is_empty() && self.device.traits().depth > 1)
+            && let Some(read) = self.last_read_at.filter(|_| idle && follows)
         {
             // What follows is in the time that the step takes.
             drafts.add_host_time(started.saturating_duration_since(read));

@@ -207,7 +207,7 @@ impl RowDrafts {
         }
     }
 
-    /// Those that are read with the step's results are no tokens until then: none of them is accepted.
+    /// Drafts that are read with the step's results are no tokens until then: none of them is accepted.
     pub(super) fn into_tokens(self) -> Vec<u32> {
         match self {
             Self::Known(tokens) => tokens,
