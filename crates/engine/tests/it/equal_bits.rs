@@ -235,6 +235,12 @@ fn drafts_of_heads_with_other_layers_than_the_targets_change_no_token() {
     Pair::of_fixture("nemotron_h.moe.mtp", DraftSource::Mtp).check();
 }
 
+/// Some rows of a step verify copied text, and others what a head drafted.
+#[test]
+fn drafts_of_a_head_beside_ngrams_change_no_token() {
+    Pair::of_fixture("deepseek_v3.mtp.hf", DraftSource::Auto).check();
+}
+
 #[test]
 fn drafts_of_eagle3_heads_change_no_token() {
     Pair::of_fixture("eagle3.llama", DraftSource::Eagle3).check();
