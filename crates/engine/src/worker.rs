@@ -17,6 +17,7 @@ mod grammars;
 mod hidden;
 mod kv_events;
 mod kv_offload;
+mod measured_calls;
 mod media;
 mod memory;
 mod model_runner;

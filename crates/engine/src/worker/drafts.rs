@@ -7,6 +7,7 @@ use omnibus_core::{DraftLoad, DraftOffer, DraftWork, SequenceId};
 
 use super::device_call::DraftRead;
 use super::device_client::DeviceClient;
+use super::measured_calls::MeasuredCalls;
 use super::outcome::AnswerPlace;
 use super::proposer::{DraftContext, DraftTokens, Promised, Proposal, Proposer};
 use super::step_input::RowDrafts;
@@ -15,10 +16,6 @@ use crate::speculation::DraftOutcome;
 
 /// The weight of the newest measurement in the time that a step costs more that is not planned ahead.
 const HOST_GAIN: f64 = 0.1;
-/// Calls of a network that drafts whose tokens are read at once, before any that is not: what drafting costs is learned from these.
-const READ_FIRST: u64 = 24;
-/// One of so many later ones is, too.
-const READ_EVERY: u64 = 16;
 /// After a longer time the loop had nothing to do.
 const HOST_TIME_MAX: Duration = Duration::from_millis(20);
 
@@ -35,8 +32,7 @@ pub(super) struct Drafts {
     computing: Duration,
     /// What decides whether they are accepted.
     outcome: DraftOutcome,
-    /// Calls that computed draft tokens.
-    calls: u64,
+    calls: MeasuredCalls,
     /// Whether a step failed whose draft tokens were not read before: a proposer that fails must fail alone.
     reads_all: bool,
 }
@@ -72,7 +68,7 @@ impl Drafts {
             host_us: 0.0,
             computing: Duration::ZERO,
             outcome: DraftOutcome::Sampled,
-            calls: 0,
+            calls: MeasuredCalls::default(),
             reads_all: false,
         }
     }
@@ -140,8 +136,7 @@ impl Drafts {
             return Ok(None);
         }
         let started = Instant::now();
-        let is_measured = self.calls < READ_FIRST || self.calls.is_multiple_of(READ_EVERY);
-        let read = if self.reads_all || is_measured { DraftRead::Now } else { read };
+        let read = if self.reads_all || self.calls.is_next() { DraftRead::Now } else { read };
         let (mut load, mut built) = (DraftLoad::default(), false);
         for (proposer, of) in self.proposers.iter_mut().enumerate() {
             let next = &self.next;
@@ -166,9 +161,9 @@ impl Drafts {
         if load == DraftLoad::default() {
             return Ok(None);
         }
-        self.calls += 1;
         self.computing = started.elapsed();
         let took = (!built && read == DraftRead::Now).then_some(self.computing);
+        self.calls.add(took.is_some());
         Ok(Some(Drafted { load, took, read }))
     }
 
