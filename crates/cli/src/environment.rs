@@ -21,6 +21,12 @@ pub fn user_folder(variable_name: &str, below_home: &str) -> Option<PathBuf> {
     variable(variable_name).map(PathBuf::from).or_else(home)
 }
 
+/// A folder of the user that is emptied when the machine starts; `None` where the system names none.
+pub fn runtime_folder() -> Option<PathBuf> {
+    let temporary = || cfg!(target_os = "macos").then(|| variable("TMPDIR")).flatten();
+    variable("XDG_RUNTIME_DIR").or_else(temporary).map(PathBuf::from)
+}
+
 /// Treats an empty value as none.
 pub fn set(value: Option<OsString>) -> Option<OsString> {
     value.filter(|value| !value.is_empty())

@@ -45,6 +45,7 @@ mod model_source;
 mod not_enforced;
 mod process;
 mod request;
+mod run_mark;
 mod sampler;
 mod sampling_parameter;
 mod settings;
@@ -111,6 +112,7 @@ pub use request::{
     ReasoningPlace, ReportedTokens, Request, SAMPLERS, SamplerKind, SamplerName, Sampling, Stop,
     StructuredOutput, ToolChoice,
 };
+pub use run_mark::{KilledRuns, RunMark};
 pub use sampling_parameter::{SAMPLING_PARAMETERS, SamplingDefaults, SamplingParameter};
 pub use settings::{
     AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, DraftPolicy, LongContext, NamedAdapter,

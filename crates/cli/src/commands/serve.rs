@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use omnibus_engine::Input;
+use omnibus_engine::{Input, KilledRuns, RunMark, gigabytes};
 use omnibus_server::{InheritedSockets, Settings, VllmMetrics};
 
 use super::serve_announcement::announce;
@@ -15,7 +15,10 @@ use crate::service::notify;
 use crate::serving::{self, PoolModel};
 use crate::settings::{Config, EngineIsolation, MetricsCompat};
 use crate::stop_signals::StopSignals;
-use crate::{cluster, log, prompt_file};
+use crate::{cluster, environment, log, prompt_file};
+
+/// Less is what other programs take and give back.
+const LEAST_BYTES_LEFT: u64 = 1 << 30;
 
 /// Serves until Ctrl-C or SIGTERM.
 pub fn run(config: Config, models: &[String]) -> Result<ExitCode, Error> {
@@ -62,6 +65,7 @@ async fn serve(
     let keys = config.listen.key_file.as_ref().map(|_| settings.keys.clone());
     let reloaded = Reloaded { keys, tls: settings.tls.clone() };
     reloaded.on_signal().map_err(Error::failed)?;
+    let _mark = mark_run();
     if config.isolation.mode == EngineIsolation::Process {
         // This process holds requests, and no arrays.
         omnibus_engine::return_large_blocks();
@@ -96,4 +100,25 @@ async fn serve(
     };
     omnibus_server::serve(listeners, pool, settings, stop).await;
     Ok(())
+}
+
+/// Marks this server as running, and says what one that was killed has left; `None` where there is no place for the mark.
+fn mark_run() -> Option<RunMark> {
+    let folder = environment::runtime_folder()?.join("omnibus/servers");
+    let (mark, killed) = match RunMark::begin(&folder) {
+        Ok(begun) => begun,
+        Err(error) => {
+            tracing::debug!(%error, folder = %folder.display(), "cannot mark this server as running");
+            return None;
+        }
+    };
+    match killed {
+        KilledRuns { count: 0, .. } => {}
+        KilledRuns { missing_bytes: Some(bytes), .. } if bytes >= LEAST_BYTES_LEFT => {
+            let fewer = gigabytes(bytes);
+            tracing::warn!(%fewer, "a server before this one was killed, and the machine has less memory than before that one started");
+        }
+        KilledRuns { count, .. } => tracing::info!(count, "servers before this one were killed"),
+    }
+    Some(mark)
 }

@@ -31,14 +31,16 @@ UMask=0077
 ";
 
 /// What the system's manager enforces beside. The user is made for the service; what it keeps is in /var/lib/omnibus and
-/// /var/cache/omnibus, and its settings are in /etc/omnibus.
+/// /var/cache/omnibus, its settings are in /etc/omnibus, and what the next start must know of a killed one in /run/omnibus.
 const ISOLATION: &str = "\
 DynamicUser=yes
 StateDirectory=omnibus
+RuntimeDirectory=omnibus
+RuntimeDirectoryPreserve=yes
 CacheDirectory=omnibus
 ConfigurationDirectory=omnibus
 WorkingDirectory=%S/omnibus
-Environment=HOME=%S/omnibus XDG_CACHE_HOME=%C/omnibus XDG_CONFIG_HOME=%E
+Environment=HOME=%S/omnibus XDG_CACHE_HOME=%C/omnibus XDG_CONFIG_HOME=%E XDG_RUNTIME_DIR=%t
 AmbientCapabilities=
 CapabilityBoundingSet=
 KeyringMode=private

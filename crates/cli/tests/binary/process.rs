@@ -22,7 +22,8 @@ pub fn omnibus(arguments: &[&str]) -> Command {
         .args(arguments)
         .env("HOME", &nowhere)
         .env("XDG_CONFIG_HOME", &nowhere)
-        .env("XDG_STATE_HOME", &nowhere);
+        .env("XDG_STATE_HOME", &nowhere)
+        .env_remove("XDG_RUNTIME_DIR");
     command.current_dir(std::env::temp_dir());
     command
 }

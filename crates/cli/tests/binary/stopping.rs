@@ -3,7 +3,8 @@
 use std::io::{Read, Write};
 
 use super::client::{JSON, connect, post, request};
-use super::process::Server;
+use super::folders::Folder;
+use super::process::{Server, signal};
 
 const LONG: &str = r#"{"prompt":"a","max_tokens":4000,"ignore_eos":true,"stream":true}"#;
 
@@ -43,4 +44,34 @@ fn running_requests_finish_within_the_timeout() {
     stream.read_to_string(&mut rest).unwrap();
     assert!(rest.contains("\"finish_reason\":\"length\"") && rest.contains("[DONE]"), "{rest}");
     assert_eq!(server.wait().0.code(), Some(0));
+}
+
+#[test]
+fn what_a_killed_server_left_is_said_at_the_next_start() {
+    let folder = Folder::new("killed-server");
+    let runtime = [("XDG_RUNTIME_DIR", folder.path())];
+    let marks = || -> Vec<_> {
+        let entries = std::fs::read_dir(format!("{}/omnibus/servers", folder.path())).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    };
+    let server = Server::start_with(&[], &runtime);
+    assert!(signal(server.id(), "KILL"));
+    server.wait();
+    let left = marks();
+    let [mark] = left.as_slice() else { panic!("{left:?}") };
+    let before: u64 = std::fs::read_to_string(mark).unwrap().trim().parse().unwrap();
+    // As if it had taken a terabyte with it.
+    std::fs::write(mark, (before + (1 << 40)).to_string()).unwrap();
+
+    let server = Server::start_with(&[], &runtime);
+    let lines = server.startup_lines.join("\n");
+    assert!(lines.contains("a server before this one was killed") && lines.contains("GB"), "{lines}");
+    assert_eq!(marks().len(), 1);
+    server.signal("TERM");
+    assert_eq!(server.wait().0.code(), Some(0));
+    assert!(marks().is_empty());
+
+    let server = Server::start_with(&[], &runtime);
+    let lines = server.startup_lines.join("\n");
+    assert!(!lines.contains("killed"), "{lines}");
 }
