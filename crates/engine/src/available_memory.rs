@@ -2,6 +2,14 @@
 
 use std::process::{Command, Stdio};
 
+/// Less is what other programs take and give back.
+const LEAST_MISSING_BYTES: u64 = 1 << 30;
+
+/// How many bytes fewer are available than before. `None` below a GiB.
+pub(crate) fn missing_bytes(before: u64, now: u64) -> Option<u64> {
+    before.checked_sub(now).filter(|bytes| *bytes >= LEAST_MISSING_BYTES)
+}
+
 /// Bytes that programs can still take without others being paged out. `None` where the system does not say.
 pub(crate) fn available_bytes() -> Option<u64> {
     if cfg!(target_os = "macos") {

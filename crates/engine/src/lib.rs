@@ -43,9 +43,9 @@ mod memory_response;
 mod message;
 mod model_source;
 mod not_enforced;
+mod pid_file;
 mod process;
 mod request;
-mod run_mark;
 mod sampler;
 mod sampling_parameter;
 mod settings;
@@ -106,13 +106,13 @@ pub use omnibus_text::{
     AddSpecial, CallRule, ContentPart, CutSide, InputGrammar, MediaIndex, Message, Role, Tool, ToolArguments,
     ToolCall, ToolPlace, ToolResult,
 };
+pub use pid_file::{PidFile, UncleanShutdowns};
 pub use process::{EngineExit, EngineRole, run_engine};
 pub use request::{
     BadWords, CallLimit, Chat, Dry, Input, LOGPROB_TOKEN_IDS_MAX, OutputMode, ProgressReports, PromptEnd,
     ReasoningPlace, ReportedTokens, Request, SAMPLERS, SamplerKind, SamplerName, Sampling, Stop,
     StructuredOutput, ToolChoice,
 };
-pub use run_mark::{KilledRuns, RunMark};
 pub use sampling_parameter::{SAMPLING_PARAMETERS, SamplingDefaults, SamplingParameter};
 pub use settings::{
     AsyncScheduling, CpuActivations, DeviceChoice, DiskSettings, DraftPolicy, LongContext, NamedAdapter,

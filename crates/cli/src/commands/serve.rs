@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use omnibus_engine::{Input, KilledRuns, RunMark, gigabytes};
+use omnibus_engine::{Input, PidFile, UncleanShutdowns, gigabytes};
 use omnibus_server::{InheritedSockets, Settings, VllmMetrics};
 
 use super::serve_announcement::announce;
@@ -16,9 +16,6 @@ use crate::serving::{self, PoolModel};
 use crate::settings::{Config, EngineIsolation, MetricsCompat};
 use crate::stop_signals::StopSignals;
 use crate::{cluster, environment, log, prompt_file};
-
-/// Less is what other programs take and give back.
-const LEAST_BYTES_LEFT: u64 = 1 << 30;
 
 /// Serves until Ctrl-C or SIGTERM.
 pub fn run(config: Config, models: &[String]) -> Result<ExitCode, Error> {
@@ -65,7 +62,7 @@ async fn serve(
     let keys = config.listen.key_file.as_ref().map(|_| settings.keys.clone());
     let reloaded = Reloaded { keys, tls: settings.tls.clone() };
     reloaded.on_signal().map_err(Error::failed)?;
-    let _mark = mark_run();
+    let _pid_file = pid_file();
     if config.isolation.mode == EngineIsolation::Process {
         // This process holds requests, and no arrays.
         omnibus_engine::return_large_blocks();
@@ -102,23 +99,23 @@ async fn serve(
     Ok(())
 }
 
-/// Marks this server as running, and says what one that was killed has left; `None` where there is no place for the mark.
-fn mark_run() -> Option<RunMark> {
+/// Writes this server's PID file, and says what servers left that did not shut down cleanly; `None` where there is no place for it.
+fn pid_file() -> Option<PidFile> {
     let folder = environment::runtime_folder()?.join("omnibus/servers");
-    let (mark, killed) = match RunMark::begin(&folder) {
-        Ok(begun) => begun,
+    let (file, unclean) = match PidFile::create(&folder) {
+        Ok(created) => created,
         Err(error) => {
-            tracing::debug!(%error, folder = %folder.display(), "cannot mark this server as running");
+            tracing::debug!(%error, folder = %folder.display(), "cannot write the PID file");
             return None;
         }
     };
-    match killed {
-        KilledRuns { count: 0, .. } => {}
-        KilledRuns { missing_bytes: Some(bytes), .. } if bytes >= LEAST_BYTES_LEFT => {
+    match unclean {
+        UncleanShutdowns { count: 0, .. } => {}
+        UncleanShutdowns { missing_bytes: Some(bytes), .. } => {
             let fewer = gigabytes(bytes);
-            tracing::warn!(%fewer, "a server before this one was killed, and the machine has less memory than before that one started");
+            tracing::warn!(%fewer, "a server did not shut down cleanly, and less memory is available than before it started");
         }
-        KilledRuns { count, .. } => tracing::info!(count, "servers before this one were killed"),
+        UncleanShutdowns { count, .. } => tracing::info!(count, "servers that did not shut down cleanly"),
     }
-    Some(mark)
+    Some(file)
 }

@@ -31,7 +31,7 @@ UMask=0077
 ";
 
 /// What the system's manager enforces beside. The user is made for the service; what it keeps is in /var/lib/omnibus and
-/// /var/cache/omnibus, its settings are in /etc/omnibus, and what the next start must know of a killed one in /run/omnibus.
+/// /var/cache/omnibus, its settings are in /etc/omnibus, and its PID file is in /run/omnibus.
 const ISOLATION: &str = "\
 DynamicUser=yes
 StateDirectory=omnibus

@@ -50,28 +50,28 @@ fn running_requests_finish_within_the_timeout() {
 fn what_a_killed_server_left_is_said_at_the_next_start() {
     let folder = Folder::new("killed-server");
     let runtime = [("XDG_RUNTIME_DIR", folder.path())];
-    let marks = || -> Vec<_> {
+    let pid_files = || -> Vec<_> {
         let entries = std::fs::read_dir(format!("{}/omnibus/servers", folder.path())).unwrap();
         entries.map(|entry| entry.unwrap().path()).collect()
     };
     let server = Server::start_with(&[], &runtime);
     assert!(signal(server.id(), "KILL"));
     server.wait();
-    let left = marks();
-    let [mark] = left.as_slice() else { panic!("{left:?}") };
-    let before: u64 = std::fs::read_to_string(mark).unwrap().trim().parse().unwrap();
+    let left = pid_files();
+    let [file] = left.as_slice() else { panic!("{left:?}") };
+    let before: u64 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
     // As if it had taken a terabyte with it.
-    std::fs::write(mark, (before + (1 << 40)).to_string()).unwrap();
+    std::fs::write(file, (before + (1 << 40)).to_string()).unwrap();
 
     let server = Server::start_with(&[], &runtime);
     let lines = server.startup_lines.join("\n");
-    assert!(lines.contains("a server before this one was killed") && lines.contains("GB"), "{lines}");
-    assert_eq!(marks().len(), 1);
+    assert!(lines.contains("a server did not shut down cleanly") && lines.contains("GB"), "{lines}");
+    assert_eq!(pid_files().len(), 1);
     server.signal("TERM");
     assert_eq!(server.wait().0.code(), Some(0));
-    assert!(marks().is_empty());
+    assert!(pid_files().is_empty());
 
     let server = Server::start_with(&[], &runtime);
     let lines = server.startup_lines.join("\n");
-    assert!(!lines.contains("killed"), "{lines}");
+    assert!(!lines.contains("cleanly"), "{lines}");
 }

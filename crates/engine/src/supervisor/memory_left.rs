@@ -5,8 +5,7 @@
 //!
 //! Invariant: pure; readings are arguments.
 
-/// Less is what other programs take and give back.
-const LEAST_BYTES: u64 = 1 << 30;
+use crate::available_memory::missing_bytes;
 
 /// The memory that the machine had to spare before the first process started.
 #[derive(Debug, Default)]
@@ -20,7 +19,7 @@ impl MemoryLeft {
     pub(super) fn starting(&mut self, available: Option<u64>) -> Option<u64> {
         let available = available?;
         let before = *self.before.get_or_insert(available);
-        before.checked_sub(available).filter(|bytes| *bytes >= LEAST_BYTES)
+        missing_bytes(before, available)
     }
 }
 
