@@ -15,6 +15,7 @@ mod weights;
 
 use std::time::Instant;
 
+use mlx::device::{Backend, backend};
 use mlx::gpu::MatrixUnit;
 use mlx::{Array, Dtype};
 
@@ -211,13 +212,24 @@ const SLOWER: f64 = 2.0;
 /// costs the host as much.
 const LAUNCH_US: f64 = 10.0;
 
+/// How many times as long our products may take where they are no part of a graph.
+const SLOWER_ALONE: f64 = 1.1;
+
 /// Why the kernel is not worth its use, if it takes longer than MLX's operations over all shapes.
 fn slowness(checks: &[KernelCheck]) -> Option<String> {
+    slowness_on(backend(), checks)
+}
+
+fn slowness_on(backend: Backend, checks: &[KernelCheck]) -> Option<String> {
     let times: Vec<KernelTimes> = checks.iter().filter_map(|check| check.times).collect();
     let sum = |of: fn(&KernelTimes) -> f64| times.iter().map(of).sum::<f64>();
     let (ours, mlx) = (sum(|times| times.ours_us), sum(|times| times.mlx_us));
     let kernel = checks.first()?.kernel;
-    (ours > SLOWER * mlx + LAUNCH_US * times.len() as f64).then(|| {
+    let allowed = match (backend, kernel) {
+        (Backend::Metal, "linear") => SLOWER_ALONE * mlx,
+        _ => SLOWER * mlx + LAUNCH_US * times.len() as f64,
+    };
+    (ours > allowed).then(|| {
         format!(
             "the GPU kernel {kernel} is not used: it takes {ours:.0} us where MLX's operations take {mlx:.0}"
         )
@@ -449,6 +461,13 @@ mod tests {
         assert_eq!(slowness(&small), None, "the larger shape makes up for it");
         assert_eq!(slowness(&[check(Some([14.0, 2.5]))]), None, "a launch makes up for it");
         assert_eq!(slowness(&[check(None)]), None);
+        let product = |ours_us| {
+            let times = Some(KernelTimes { ours_us, mlx_us: 100.0, bytes: 0.0 });
+            [KernelCheck { kernel: "linear", times, ..check(None) }]
+        };
+        let is_slow = |backend, ours_us| slowness_on(backend, &product(ours_us)).is_some();
+        assert!(is_slow(Backend::Metal, 120.0) && !is_slow(Backend::Metal, 105.0));
+        assert!(!is_slow(Backend::Cuda, 120.0), "a product of a graph may take longer");
     }
 
     fn blueprint(fixture: &str) -> Blueprint {

@@ -2,7 +2,8 @@
 
 use super::{Tree, Violation};
 
-const DIALECT: &str = "crates/mlx/src/gpu/dialect/metal.h";
+const DIALECTS: [&str; 2] =
+    ["crates/mlx/src/gpu/dialect/metal.h", "crates/mlx/src/gpu/dialect/metal_matrix.h"];
 const PAGE: &str = "docs/metal.md";
 
 /// C++ and the preprocessor.
@@ -11,7 +12,9 @@ const CPP: &[&str] = &[
     "define",
     "endif",
     "float",
+    "for",
     "ifndef",
+    "include",
     "int",
     "of",
     "return",
@@ -21,21 +24,27 @@ const CPP: &[&str] = &[
     "template",
     "typedef",
     "typename",
+    "void",
 ];
 
-/// Names of parameters.
-const PARAMETERS: &[&str] = &["T", "bits", "lane", "mask", "n", "name", "p", "x", "y", "z"];
+/// Names of parameters and variables.
+const NAMES: &[&str] = &[
+    "T", "a", "b", "bits", "c", "h", "i", "lane", "left", "mask", "n", "name", "p", "pitch", "right", "sum",
+    "v", "x", "y", "z",
+];
 
 pub fn check(tree: &Tree) -> Vec<Violation> {
-    let (Some(dialect), Some(page)) = (tree.file(DIALECT), tree.file(PAGE)) else { return Vec::new() };
+    let Some(page) = tree.file(PAGE) else { return Vec::new() };
     let listed: Vec<&str> =
         page.text.lines().filter(|line| line.starts_with("| ")).flat_map(quoted).collect();
     let mut found = Vec::new();
-    for (index, line) in dialect.text.lines().enumerate() {
-        let code = line.split_once("//").map_or(line, |(code, _)| code);
-        for word in words(code).filter(|word| !is_known(word) && !listed.contains(word)) {
-            let message = format!("`{word}` is not in a table of {PAGE}: add it with its section");
-            found.push(Violation { path: DIALECT.to_owned(), line: index + 1, message });
+    for dialect in DIALECTS.into_iter().filter_map(|path| tree.file(path)) {
+        for (index, line) in dialect.text.lines().enumerate() {
+            let code = line.split_once("//").map_or(line, |(code, _)| code);
+            for word in words(code).filter(|word| !is_known(word) && !listed.contains(word)) {
+                let message = format!("`{word}` is not in a table of {PAGE}: add it with its section");
+                found.push(Violation { path: dialect.path.to_owned(), line: index + 1, message });
+            }
         }
     }
     found
@@ -51,9 +60,12 @@ fn words(code: &str) -> impl Iterator<Item = &str> {
     words.filter(|word| word.starts_with(|c: char| c.is_alphabetic() || c == '_'))
 }
 
-/// Not Metal's. `GK_METAL` says which dialect it is; functions of ours end in the words that they use.
+/// Not Metal's. `GK_METAL` says which dialect it is, `GK_EMU` that it is emulated; functions of ours end in the words that they use.
 fn is_known(word: &str) -> bool {
-    CPP.contains(&word) || PARAMETERS.contains(&word) || word == "GK_METAL" || word.starts_with("gk_")
+    CPP.contains(&word)
+        || NAMES.contains(&word)
+        || matches!(word, "GK_EMU" | "GK_METAL")
+        || word.starts_with("gk_")
 }
 
 #[cfg(test)]
@@ -66,12 +78,13 @@ mod tests {
         let dialect = "// atomic\n#define GK_DEV device\n#define GK_ADD(p, x) atomic_add(p, x)\n";
         let page = "`atomic_add`\n\n| `device` | `GK_DEV`, `GK_ADD` |\n";
         assert_eq!(
-            found(check, &[(DIALECT, dialect), (PAGE, page)]),
+            found(check, &[(DIALECTS[0], dialect), (PAGE, page)]),
             [format!(
-                "{DIALECT}:3: `atomic_add` is not in a table of docs/metal.md: add it with its section"
+                "{}:3: `atomic_add` is not in a table of docs/metal.md: add it with its section",
+                DIALECTS[0]
             )]
         );
         let listed = format!("{page}| `metal::atomic_add(p)` |\n");
-        assert_eq!(found(check, &[(DIALECT, dialect), (PAGE, &listed)]), [""; 0]);
+        assert_eq!(found(check, &[(DIALECTS[0], dialect), (PAGE, &listed)]), [""; 0]);
     }
 }

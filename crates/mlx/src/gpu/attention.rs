@@ -6,7 +6,8 @@ use super::elementwise::is_float;
 use super::linear::{MatrixUnit, is_half_width};
 use super::plan::{Operand, Plan, bits, dtype, int, unused_output};
 use super::source::{
-    ATTN_CHUNK_MMA, ATTN_CHUNK_WIDE, ATTN_MMA, ATTN_REDUCE, ATTN_ROWS, Dialect, QK_ROPE_WRITE,
+    ATTN_CHUNK_MATRIX, ATTN_CHUNK_MMA, ATTN_CHUNK_WIDE, ATTN_MMA, ATTN_REDUCE, ATTN_ROWS, Dialect,
+    QK_ROPE_WRITE,
 };
 use crate::array::Array;
 use crate::dtype::Dtype;
@@ -298,6 +299,8 @@ enum Way {
     Tensor,
     /// Tensor cores by warpgroups.
     Wide,
+    /// Simdgroup matrices: prompt chunks on Metal.
+    Matrix,
 }
 
 /// Groups that keep a large GPU busy: two for each of an H200's multiprocessors.
@@ -340,7 +343,7 @@ impl PagedAttention {
         let way = if self.decodes_on_tensor_cores(dialect) { Way::Tensor } else { Way::Rows };
         let (kernel, mut constants, simds) = match way {
             Way::Tensor | Way::Wide => (&ATTN_MMA, self.constants(), self.decode_simds()),
-            Way::Rows => {
+            Way::Rows | Way::Matrix => {
                 let (constants, simds) = self.rows_constants(1);
                 (&ATTN_ROWS, constants, simds)
             }
@@ -387,6 +390,7 @@ impl PagedAttention {
             Way::Rows => (SHARED_FLOATS_MAX / (self.shape.head_dim + 4)).min(16),
             Way::Tensor => CHUNK_PAIRS,
             Way::Wide => WIDE_WARPGROUPS * 64,
+            Way::Matrix => 8 * MATRIX_SIMDS,
         };
         (pairs / self.shape.group()).max(1)
     }
@@ -414,6 +418,14 @@ impl PagedAttention {
                 constants.push(int("SHARED", if slices > 1 { shared } else { 0 }));
                 let (groups, threads) = ([items, kv_heads, 1], simds * 32);
                 Plan { kernel: &ATTN_CHUNK_MMA, constants, groups, threads, outputs: vec![out] }
+            }
+            Way::Matrix => {
+                let keys = if head_dim <= 64 { 32 } else { 16 };
+                let mut constants = self.constants();
+                let pad = 16 / self.dtype.size_of() as i32;
+                constants.extend([int("NS", MATRIX_SIMDS), int("KT", keys), int("PAD", pad)]);
+                let (groups, threads) = ([items, kv_heads, 1], MATRIX_SIMDS * 32);
+                Plan { kernel: &ATTN_CHUNK_MATRIX, constants, groups, threads, outputs: vec![out] }
             }
             Way::Wide => {
                 let mut constants = self.constants();
@@ -474,7 +486,9 @@ impl PagedAttention {
     fn chunk_way(&self, dialect: Dialect) -> Way {
         let dim = self.shape.head_dim;
         let is_float = matches!(self.pool, PoolFormat::Float(_));
-        if !self.has_tensor_types(dialect) {
+        if dialect == Dialect::Metal {
+            if self.has_matrices() { Way::Matrix } else { Way::Rows }
+        } else if !self.has_tensor_types(dialect) {
             Way::Rows
         } else if self.unit == MatrixUnit::Warpgroup && is_float && matches!(dim, 64 | 128) {
             Way::Wide
@@ -499,11 +513,24 @@ impl PagedAttention {
     }
 
     fn has_tensor_types(&self, dialect: Dialect) -> bool {
-        let pool = match self.pool {
+        dialect == Dialect::Cuda && self.stages_pool() && is_half_width(self.dtype)
+    }
+
+    /// Whether rows of the pools lose nothing in threadgroup memory as queries are stored.
+    fn stages_pool(&self) -> bool {
+        match self.pool {
             PoolFormat::Float(dtype) => dtype == self.dtype,
             PoolFormat::Packed { .. } => true,
-        };
-        dialect == Dialect::Cuda && pool && is_half_width(self.dtype)
+        }
+    }
+
+    /// Whether simdgroup matrices compute prompt chunks: a lane holds a query and a sum of its row, two of each eight
+    /// elements, of which more would not fit its registers.
+    fn has_matrices(&self) -> bool {
+        let widest = if is_half_width(self.dtype) { 256 } else { 128 };
+        let HeadShape { head_dim, .. } = self.shape;
+        let fits = head_dim % 8 == 0 && head_dim <= widest && self.shape.group() <= 8 * MATRIX_SIMDS;
+        self.stages_pool() && fits
     }
 
     /// What all attention kernels have.
@@ -550,6 +577,9 @@ impl PagedAttention {
 const CHUNK_SIMDS: i32 = 4;
 /// Pairs of row and head of a group.
 const CHUNK_PAIRS: i32 = CHUNK_SIMDS * 16;
+
+/// Simd groups of a prompt chunk's group by simdgroup matrices, of 8 pairs each, that share keys and values.
+const MATRIX_SIMDS: i32 = 8;
 
 /// Warpgroups of a prompt chunk's group that share keys and values.
 const WIDE_WARPGROUPS: i32 = 2;

@@ -1,11 +1,11 @@
-//! Products of a few rows with weights, on tensor cores.
+//! Products of a few rows with weights, on tensor cores or by simdgroup matrices.
 
 use mlx_sys as sys;
 
 use super::flow::{FlowProduct, TILE};
 use super::plan::{Plan, dtype, int};
 use super::program::{has_warpgroups, is_used};
-use super::source::{Dialect, WMM, WMM_DENSE, WMM_FLOW, WMM_STAGED, WMM_SUM, WMM_WIDE};
+use super::source::{Dialect, WMM, WMM_DENSE, WMM_FLOW, WMM_MATRIX, WMM_STAGED, WMM_SUM, WMM_WIDE};
 use super::weight_format::WeightFormat;
 use crate::array::Array;
 use crate::device;
@@ -59,6 +59,8 @@ const GROUPS_WANTED: i32 = 128;
 const STAGED_GROUPS_WANTED: i32 = 304;
 /// The most where warpgroups multiply: one for each of an H200's multiprocessors.
 pub(super) const WIDE_GROUPS_WANTED: i32 = 132;
+/// Groups that keep a large GPU of Apple's busy: two for each of an M4 Max's cores.
+const MATRIX_GROUPS_WANTED: i32 = 80;
 /// Simd groups of a group that put its rows into shared memory.
 const PRODUCERS: i32 = 4;
 
@@ -88,26 +90,14 @@ impl FewRows {
     /// Inputs: `x` `[rows, inputs]`, or what [`Self::row_tiles`] makes of it if there is such a plan; weights, scales and biases (any
     /// arrays for dense weights), and the bias of each output `[outputs]`, floats (any without). The first plan's output is `[1, rows, outputs]` of `x`'s dtype, or `[splits, rows,
     /// outputs]` f32, which a second plan adds up. Nothing but the number of rows is compiled in, in few classes. `None` for
-    /// sizes and dtypes without a kernel, and but for CUDA.
+    /// sizes and dtypes without a kernel: on Metal there are kernels for 17 to 64 rows with packed weights.
     pub fn plans(&self, dialect: Dialect) -> Option<Vec<Plan>> {
-        if !self.format.fits(self.inputs)
-            || self.outputs < 1
-            || dialect != Dialect::Cuda
-            || !is_half_width(self.dtype)
-            || !(self.has_tiles() || (1..=Self::most(self.unit)).contains(&self.rows))
-        {
+        if !self.format.fits(self.inputs) || self.outputs < 1 || !is_half_width(self.dtype) {
             return None;
         }
-        let (plan, splits) = match (self.unit, self.format) {
-            (MatrixUnit::Warpgroup, _) if self.rows <= 16 => self.flow().unwrap_or_else(|| self.narrow()),
-            (MatrixUnit::SimdGroup, _) if self.rows <= 16 => self.narrow(),
-            (MatrixUnit::Warpgroup, WeightFormat::Dense) => self.dense(),
-            (MatrixUnit::SimdGroup, WeightFormat::Dense) if self.is_even() => self.staged(),
-            (MatrixUnit::SimdGroup, WeightFormat::Dense) => self.narrow(),
-            (MatrixUnit::Warpgroup, _) if self.has_tiles() => self.tiled(),
-            (MatrixUnit::Warpgroup, _) => self.wide(),
-            (MatrixUnit::SimdGroup, WeightFormat::Four { group: 64 }) if self.is_even() => self.staged(),
-            (MatrixUnit::SimdGroup, _) => self.narrow(),
+        let (plan, splits) = match dialect {
+            Dialect::Cuda => self.by_tensor_cores()?,
+            Dialect::Metal => self.by_matrices()?,
         };
         let partial = if splits == 1 { self.dtype } else { Dtype::F32 };
         let first = plan.with_output(self, (vec![splits, self.rows, self.outputs], partial));
@@ -122,6 +112,47 @@ impl FewRows {
             outputs: vec![(vec![self.rows, self.outputs], self.dtype)],
         };
         Some(vec![first, sum])
+    }
+
+    fn by_tensor_cores(&self) -> Option<(Unfinished, i32)> {
+        if !(self.has_tiles() || (1..=Self::most(self.unit)).contains(&self.rows)) {
+            return None;
+        }
+        Some(match (self.unit, self.format) {
+            (MatrixUnit::Warpgroup, _) if self.rows <= 16 => self.flow().unwrap_or_else(|| self.narrow()),
+            (MatrixUnit::SimdGroup, _) if self.rows <= 16 => self.narrow(),
+            (MatrixUnit::Warpgroup, WeightFormat::Dense) => self.dense(),
+            (MatrixUnit::SimdGroup, WeightFormat::Dense) if self.is_even() => self.staged(),
+            (MatrixUnit::SimdGroup, WeightFormat::Dense) => self.narrow(),
+            (MatrixUnit::Warpgroup, _) if self.has_tiles() => self.tiled(),
+            (MatrixUnit::Warpgroup, _) => self.wide(),
+            (MatrixUnit::SimdGroup, WeightFormat::Four { group: 64 }) if self.is_even() => self.staged(),
+            (MatrixUnit::SimdGroup, _) => self.narrow(),
+        })
+    }
+
+    /// 17 to 64 rows on Metal: fewer are MLX's products of vectors, more its products of matrices. How a row's product is
+    /// divided does not depend on the other rows.
+    fn by_matrices(&self) -> Option<(Unfinished, i32)> {
+        let is_affine = matches!(self.format, WeightFormat::Four { .. } | WeightFormat::Eight { .. });
+        // MLX passes fewer as constants, of which kernels make no pointers.
+        let scales = self.inputs / self.format.group() * self.outputs;
+        if !is_affine || scales < 8 || !(17..=ROWS_MAX).contains(&self.rows) {
+            return None;
+        }
+        let blocks = (self.outputs + 31) / 32;
+        let splits = self.splits(units(self.inputs).min(MATRIX_GROUPS_WANTED / blocks));
+        let plan = Unfinished {
+            kernel: &WMM_MATRIX,
+            format: self.format,
+            // It takes any sizes.
+            even: even(false),
+            whole: ("WHOLE", TemplateValue::Bool(false)),
+            constants: vec![("MT", if self.rows <= 32 { 4 } else { 8 })],
+            groups: [blocks, splits, 1],
+            simds: 4,
+        };
+        Some((plan, splits))
     }
 
     /// Whether no simd group has rows of `w` that there are not.
@@ -308,7 +339,7 @@ pub fn few_rows(x: &Array, weight: FewRowsWeight<'_>, bias: Option<&Array>) -> R
     let mut product: Option<Array> = None;
     for plan in &plans {
         let made = match &product {
-            None => plan.call(&[&flat, w, scales, biases, bias.unwrap_or(w)])?,
+            None => plan.call(&[&flat, w, scales, biases, bias.unwrap_or(scales)])?,
             Some(parts) => plan.call(&[parts])?,
         };
         product = made.into_iter().next();

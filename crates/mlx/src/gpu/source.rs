@@ -55,6 +55,8 @@ enum Needs {
     Warpgroups,
     /// `cuda_peers.h`: CUDA alone.
     Peers,
+    /// `metal_matrix.h`: Metal alone.
+    SimdgroupMatrices,
 }
 
 /// A text as MLX's custom kernels take it.
@@ -117,6 +119,12 @@ pub(super) static ATTN_CHUNK_WIDE: Kernel = kernel!(
     &["q", "kpool", "vpool", "items", "table", "sinks", "other"],
     &["out"],
     Warpgroups
+);
+pub(super) static ATTN_CHUNK_MATRIX: Kernel = kernel!(
+    "attn_chunk_matrix",
+    &["q", "kpool", "vpool", "items", "table", "sinks", "other"],
+    &["out"],
+    SimdgroupMatrices
 );
 pub(super) static LATENT_WRITE: Kernel = kernel!(
     "latent_write",
@@ -184,6 +192,7 @@ pub(super) static ROUTE: Kernel =
     kernel!("route", &["logits", "correction", "factors"], &["experts", "weights"], Dialect);
 pub(super) static WEIGHTED_SUM: Kernel = kernel!("weighted_sum", &["x", "weights"], &["y"], Dialect);
 pub(super) static WMM_STAGED: Kernel = kernel!("wmm_staged", WEIGHTS, &["y"], TensorCores);
+pub(super) static WMM_MATRIX: Kernel = kernel!("wmm_matrix", WEIGHTS, &["y"], SimdgroupMatrices);
 pub(super) static WMM_WIDE: Kernel = kernel!("wmm_wide", WEIGHTS, &["y"], Warpgroups);
 pub(super) static WMM_TILED: Kernel = kernel!("wmm_tiled", WEIGHTS, &["y"], Warpgroups);
 pub(super) static ROW_TILES: Kernel = kernel!("row_tiles", &["x"], &["y"], TensorCores);
@@ -252,7 +261,11 @@ const METAL_BUILT_INS: &str = "// threadgroup_position_in_grid threadgroups_per_
 impl Kernel {
     /// Whether a dialect has what the kernel needs.
     pub fn exists_in(&self, dialect: Dialect) -> bool {
-        dialect == Dialect::Cuda || self.needs == Needs::Dialect
+        match self.needs {
+            Needs::Dialect => true,
+            Needs::TensorCores | Needs::Warpgroups | Needs::Peers => dialect == Dialect::Cuda,
+            Needs::SimdgroupMatrices => dialect == Dialect::Metal,
+        }
     }
 
     /// Its text in a dialect. Comments and indentation are left out, because MLX copies and hashes the text at each call.
@@ -267,6 +280,7 @@ impl Kernel {
             Needs::TensorCores => &[include_str!("dialect/cuda_mma.h")],
             Needs::Warpgroups => &[include_str!("dialect/cuda_mma.h"), include_str!("dialect/cuda_wgmma.h")],
             Needs::Peers => &[include_str!("dialect/cuda_peers.h")],
+            Needs::SimdgroupMatrices => &[include_str!("dialect/metal_matrix.h")],
         };
         header.extend(more.iter().map(|text| without_comments(text)));
         Source { header, body: built_ins.to_owned() + &without_comments(&expanded(self.body)) }

@@ -1,5 +1,7 @@
 //! Attention over blocks: rows that decode, prompt chunks, and batches of both.
 
+mod matrix;
+
 use mlx::Dtype::{self, Bf16, F16, F32};
 use mlx::gpu::{Dialect, HeadShape, ITEM_FIELDS, MatrixUnit, PagedAttention, Plan, PoolFormat, SinkLogits};
 
@@ -269,11 +271,11 @@ fn types(case: &Case) -> Vec<Dtype> {
 }
 
 /// Each text replaced in turn, and the index of a case that must notice.
-fn all_noticed(name: &str, cases: &[Case], breaks: &[(usize, &'static str, &'static str)]) {
+fn all_noticed(name: &str, dialect: Dialect, cases: &[Case], breaks: &[(usize, &'static str, &'static str)]) {
     let plan = |(case, old, new): &(usize, &'static str, &'static str)| {
         (cases[*case].plans[0].clone(), types(&cases[*case]), Some((*old, *new)))
     };
-    let program = Program::new(name, Dialect::Cuda, &breaks.iter().map(plan).collect::<Vec<_>>());
+    let program = Program::new(name, dialect, &breaks.iter().map(plan).collect::<Vec<_>>());
     for (at, (case, old, _)) in breaks.iter().enumerate() {
         let case = &cases[*case];
         let fails = |seed| match program.run(at, &case.plans[0], &case.inputs, seed) {
@@ -459,7 +461,7 @@ fn broken_wide_chunks_are_noticed() {
         (3, "b0 + i < SB ? b0 + i : b0 + i - freed", "b0 + i"),
         (5, "if (SINK > 0 && lo > SINK)", "if (SINK > 0 && lo > 0)"),
     ];
-    all_noticed("chunk_wide_broken", &wide_chunks(), &breaks);
+    all_noticed("chunk_wide_broken", Dialect::Cuda, &wide_chunks(), &breaks);
 }
 
 #[test]
@@ -474,7 +476,7 @@ fn plain_decode_equals_its_reference() {
 fn plain_chunks_equal_their_reference() {
     for (name, dialect) in [("chunks_cuda", Dialect::Cuda), ("chunks_metal", Dialect::Metal)] {
         let mut cases = plain_chunks(dialect);
-        // Tensor cores have others.
+        // Tensor cores and simdgroup matrices have others.
         cases.retain(|case| case.plans[0].kernel.name == "attn_rows");
         let worst = worst(name, dialect, &cases);
         assert!(worst < 1.0, "{name}: {worst}");
@@ -504,7 +506,7 @@ fn broken_decode_is_noticed() {
         (11, "(lane % LPK) * E", "(lane % LPK) * 8"),
         (2, "(gk_uint)(GK_GROUPS_X - 1);\n  GK_BARRIER();", "(gk_uint)(GK_GROUPS_X - 1);\n"),
     ];
-    all_noticed("rows_broken", &plain_decodes(Dialect::Cuda), &breaks);
+    all_noticed("rows_broken", Dialect::Cuda, &plain_decodes(Dialect::Cuda), &breaks);
 }
 
 #[test]
@@ -536,7 +538,7 @@ fn broken_tensor_decode_is_noticed() {
         (18, "numbers<Head, NG * DS>(vpool + key, d0 / OF_GROUP", "numbers<Head, NG * DS>(vpool + key, 0"),
     ];
     let breaks: Vec<_> = breaks.into_iter().chain(of_wide_heads).collect();
-    all_noticed("mma_broken", &tensor_decodes(), &breaks);
+    all_noticed("mma_broken", Dialect::Cuda, &tensor_decodes(), &breaks);
 }
 
 #[test]
@@ -554,5 +556,5 @@ fn broken_tensor_chunks_are_noticed() {
         (10, "s[j][i] += other.v[i]", "s[j][i] += s[j][i]"),
         (11, "2 * TILE + d0", "2 * TILE"),
     ];
-    all_noticed("chunk_mma_broken", &tensor_chunks(), &breaks);
+    all_noticed("chunk_mma_broken", Dialect::Cuda, &tensor_chunks(), &breaks);
 }

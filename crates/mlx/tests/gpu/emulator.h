@@ -593,6 +593,33 @@ inline float simd_sum(float v) {
   return s;
 }
 template <typename T> T as_type(int x) { T f; memcpy(&f, &x, 4); return f; }
+// A lane has two neighbours of a row of eight.
+inline int emu_matrix_row(int lane) { return (lane >> 4) * 4 + (lane >> 1) % 4; }
+inline int emu_matrix_column(int lane) { return (lane >> 3) % 2 * 4 + lane % 2 * 2; }
+template <typename T, int ROWS, int COLUMNS> struct simdgroup_matrix {
+  static_assert(ROWS == 8 && COLUMNS == 8, "the only size");
+  T own[2];
+  T (&thread_elements())[2] { return own; }
+};
+template <typename T> void simdgroup_multiply_accumulate(simdgroup_matrix<T, 8, 8>& d, simdgroup_matrix<T, 8, 8>& a, simdgroup_matrix<T, 8, 8>& b, simdgroup_matrix<T, 8, 8>& c) {
+  const T mine[4] = {a.own[0], a.own[1], b.own[0], b.own[1]};
+  auto lanes = emu::exchange(mine, sizeof mine);
+  T left[8][8], right[8][8];
+  for (int lane = 0; lane < 32; ++lane) {
+    T all[4];
+    memcpy(all, lanes[lane], sizeof all);
+    for (int i = 0; i < 2; ++i) {
+      left[emu_matrix_row(lane)][emu_matrix_column(lane) + i] = all[i];
+      right[emu_matrix_row(lane)][emu_matrix_column(lane) + i] = all[2 + i];
+    }
+  }
+  const int lane = emu::cur->index & 31, row = emu_matrix_row(lane);
+  for (int i = 0; i < 2; ++i) {
+    T sum = c.own[i];
+    for (int k = 0; k < 8; ++k) sum += left[row][k] * right[k][emu_matrix_column(lane) + i];
+    d.own[i] = sum;
+  }
+}
 namespace metal {
 namespace fast {
 inline float exp2(float x) { return std::exp2(x); }

@@ -4,9 +4,9 @@
 
 use mlx::fast::TemplateValue;
 use mlx::gpu::{
-    AddNorm, Choose, ChooseEdited, Correction, Dialect, ExpertFactors, ExpertGroups, HeadShape, JoinedTerm,
-    LayerNorm, MatrixUnit, NormColumns, Operand, PagedAttention, Plan, PoolFormat, Projected, RmsNorm,
-    Rotary, RotaryAxes, RotaryNorm, Route, RouteWeights, SinkLogits,
+    AddNorm, Choose, ChooseEdited, Correction, Dialect, ExpertFactors, ExpertGroups, FewRows, HeadShape,
+    JoinedTerm, LayerNorm, MatrixUnit, NormColumns, Operand, PagedAttention, Plan, PoolFormat, Projected,
+    RmsNorm, Rotary, RotaryAxes, RotaryNorm, Route, RouteWeights, SinkLogits, WeightFormat,
 };
 use mlx::{Dtype, RotaryPairing, RouteScores};
 
@@ -38,18 +38,9 @@ fn threadgroup_bytes(plan: &Plan) -> i64 {
         let (element, rest) = inner.split_once(',').unwrap();
         let (_, count) = rest.split_once(',').unwrap();
         // Each array begins at a multiple of 16 bytes.
-        (element_bytes(element.trim()) * names.value(count) + 15) / 16 * 16
+        (names.element_bytes(element.trim()) * names.value(count) + 15) / 16 * 16
     });
     declared.sum()
-}
-
-fn element_bytes(name: &str) -> i64 {
-    match name {
-        "float" | "int" | "gk_uint" => 4,
-        "gk_ulong" => 8,
-        "unsigned short" => 2,
-        _ => panic!("an array of {name}"),
-    }
 }
 
 /// A plan's constants, and those that its text makes of them.
@@ -65,6 +56,18 @@ impl Names<'_> {
         let value = rest.choice();
         assert_eq!(rest.left, "", "{expression} is not understood");
         value
+    }
+
+    fn element_bytes(&self, name: &str) -> i64 {
+        match name {
+            "float" | "int" | "gk_uint" => 4,
+            "gk_ulong" => 8,
+            "unsigned short" => 2,
+            _ => match self.plan.constants.iter().find(|(of, _)| *of == name) {
+                Some((_, TemplateValue::Dtype(dtype))) => dtype.size_of() as i64,
+                _ => panic!("an array of {name}"),
+            },
+        }
     }
 
     fn constant(&self, name: &str) -> i64 {
@@ -253,18 +256,33 @@ fn choices(numbers: &mut Numbers) -> Vec<Plan> {
     plans
 }
 
+fn products(numbers: &mut Numbers) -> Vec<Plan> {
+    let group = one(numbers, &[32, 64, 128]);
+    let product = FewRows {
+        dtype: one(numbers, &[Dtype::Bf16, Dtype::F16]),
+        format: one(numbers, &[WeightFormat::Four { group }, WeightFormat::Eight { group }]),
+        rows: within(numbers, 17, 64),
+        inputs: 128 * within(numbers, 1, 100),
+        outputs: within(numbers, 1, 400) * one(numbers, &[1, 8, 80]),
+        has_bias: false,
+        unit: MatrixUnit::SimdGroup,
+    };
+    product.plans(Dialect::Metal).unwrap_or_default()
+}
+
 #[test]
 fn groups_of_every_shape_fit_metals_limits() {
     let mut numbers = Numbers(34);
     let mut seen = std::collections::BTreeMap::new();
     for _ in 0..2_000 {
-        let plans = [attention(&mut numbers), norms(&mut numbers), choices(&mut numbers)].concat();
+        let of_each = [attention, norms, choices, products];
+        let plans: Vec<Plan> = of_each.iter().flat_map(|plans| plans(&mut numbers)).collect();
         for plan in &plans {
             check(plan);
             *seen.entry(plan.kernel.name).or_insert(0) += 1;
         }
     }
-    assert!(seen.values().all(|times| *times > 100) && seen.len() >= 11, "{seen:?}");
+    assert!(seen.values().all(|times| *times > 100) && seen.len() >= 14, "{seen:?}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::tiled::in_tiles;
 
 struct Case {
     product: FewRows,
+    dialect: Dialect,
     plans: Vec<Plan>,
     inputs: Vec<Tensor>,
     expected: Vec<f64>,
@@ -42,7 +43,13 @@ fn case_of(dtype: Dtype, unit: MatrixUnit, format: WeightFormat, sizes: [i32; 3]
     let unread = numbers.tensor(dtype, &[1]);
     let x = if product.row_tiles().is_some() { in_tiles(&x, format) } else { x };
     let inputs = [vec![x], weights, vec![unread]].concat();
-    Case { product, plans: product.plans(Dialect::Cuda).unwrap(), inputs, expected }
+    let dialect = Dialect::Cuda;
+    Case { product, dialect, plans: product.plans(dialect).unwrap(), inputs, expected }
+}
+
+fn on_metal(case: Case) -> Case {
+    let dialect = Dialect::Metal;
+    Case { dialect, plans: case.product.plans(dialect).unwrap(), ..case }
 }
 
 /// A product with a bias of each output, as large as the largest.
@@ -55,7 +62,7 @@ fn biased(mut case: Case) -> Case {
     let biases = bias.to_f64();
     case.expected.iter_mut().zip(biases.iter().cycle()).for_each(|(y, bias)| *y += bias);
     case.product.has_bias = true;
-    case.plans = case.product.plans(Dialect::Cuda).unwrap();
+    case.plans = case.product.plans(case.dialect).unwrap();
     case.inputs[4] = bias;
     case
 }
@@ -219,6 +226,12 @@ fn cases(kernel: &str) -> Vec<Case> {
         f16_case(Warpgroup, WeightFormat::Four { group: 32 }, 121, 320, 70),
         case(Warpgroup, WeightFormat::Four { group: 64 }, 256, 256, 133),
         f16_case(Warpgroup, WeightFormat::Eight { group: 32 }, 67, 320, 62),
+        on_metal(case(SimdGroup, WeightFormat::Four { group: 64 }, 17, 768, 96)),
+        on_metal(case(SimdGroup, WeightFormat::Four { group: 32 }, 64, 320, 2600)),
+        on_metal(case(SimdGroup, WeightFormat::Eight { group: 128 }, 33, 1280, 37)),
+        on_metal(f16_case(SimdGroup, WeightFormat::Eight { group: 32 }, 61, 320, 62)),
+        on_metal(biased(f16_case(SimdGroup, WeightFormat::Four { group: 128 }, 24, 512, 60))),
+        biased(on_metal(case(SimdGroup, WeightFormat::Eight { group: 64 }, 50, 2048, 64))),
     ];
     all.into_iter().filter(|case| case.plans[0].kernel.name == kernel).collect()
 }
@@ -230,11 +243,12 @@ fn types(case: &Case) -> Vec<Dtype> {
 fn check(kernel: &str) {
     let cases = cases(kernel);
     let plans: Vec<_> = cases.iter().map(|case| (case.plans[0].clone(), types(case), None)).collect();
-    let program = Program::new(kernel, Dialect::Cuda, &plans);
+    let dialect = cases[0].dialect;
+    let program = Program::new(kernel, dialect, &plans);
     let sums: Vec<_> = cases.iter().filter_map(|case| case.plans.get(1)).collect();
     assert!(!sums.is_empty(), "{kernel}: a case splits its product");
     let sums: Vec<_> = sums.iter().map(|plan| ((*plan).clone(), vec![F32], None)).collect();
-    let sum = Program::new(&format!("{kernel}_sum"), Dialect::Cuda, &sums);
+    let sum = Program::new(&format!("{kernel}_sum"), dialect, &sums);
     let mut summed = 0;
     for (at, case) in cases.iter().enumerate() {
         for seed in [1, 2] {
@@ -262,6 +276,11 @@ fn flowing_products_equal_their_reference() {
 #[test]
 fn staged_products_equal_their_reference() {
     check("wmm_staged");
+}
+
+#[test]
+fn products_by_matrices_equal_their_reference() {
+    check("wmm_matrix");
 }
 
 #[test]
@@ -350,33 +369,51 @@ fn broken_products_are_noticed() {
         ("wmm_dense", 12, "const int m = M0 + c * 8", "const int m = c * 8"),
     ];
     for kernel in ["wmm", "wmm_flow", "wmm_staged", "wmm_wide", "wmm_tiled", "wmm_dense"] {
-        let (cases, breaks) = (cases(kernel), breaks.iter().filter(|one| one.0 == kernel));
-        let plan = |one: &&(&str, usize, &'static str, &'static str)| {
-            (cases[one.1].plans[0].clone(), types(&cases[one.1]), Some((one.2, one.3)))
+        all_noticed(kernel, &breaks);
+    }
+}
+
+#[test]
+fn broken_products_by_matrices_are_noticed() {
+    let breaks = [
+        ("wmm_matrix", 0, "GK_BARRIER();\nfor (int i = GK_TID; i < ROWS", "for (int i = GK_TID; i < ROWS"),
+        ("wmm_matrix", 0, "GK_BARRIER();\nGK_UNROLL for (int k", "GK_UNROLL for (int k"),
+        ("wmm_matrix", 0, "if (i / 4 < M)", ""),
+        ("wmm_matrix", 1, "WPITCH + k + row, WPITCH", "WPITCH + k + column, WPITCH"),
+        ("wmm_matrix", 2, "n0 + own < N ? n0 + own : N - 1", "n0 + own"),
+        ("wmm_matrix", 3, "GK_SIMD % 2 * 16", "0"),
+        ("wmm_matrix", 4, "? acc[i][j].v[e] + gk_f(bias[at_n])", "? acc[i][j].v[e]"),
+        ("wmm_matrix", 5, "SPLIT == 0", "true"),
+    ];
+    all_noticed("wmm_matrix", &breaks);
+}
+
+/// A kernel, a case that must notice, and a text that is replaced.
+type Broken = (&'static str, usize, &'static str, &'static str);
+
+/// Each text of a kernel replaced in turn.
+fn all_noticed(kernel: &str, breaks: &[Broken]) {
+    let (cases, breaks) = (cases(kernel), breaks.iter().filter(|one| one.0 == kernel));
+    let plan = |one: &&Broken| (cases[one.1].plans[0].clone(), types(&cases[one.1]), Some((one.2, one.3)));
+    let breaks: Vec<_> = breaks.collect();
+    let plans: Vec<_> = breaks.iter().map(plan).collect();
+    let program = Program::new(&format!("{kernel}_broken"), cases[0].dialect, &plans);
+    for (at, (_, case, old, _)) in breaks.iter().enumerate() {
+        let case = &cases[*case];
+        let fails = |seed| match program.run(at, &case.plans[0], &case.inputs, seed) {
+            Ok(mut arrays) => {
+                let product = arrays.pop().unwrap();
+                let parts = product.to_f64();
+                let sum: Vec<f64> = (0..case.expected.len())
+                    .map(|i| parts.iter().skip(i).step_by(case.expected.len()).sum())
+                    .collect();
+                error(&sum, &case.expected) > tolerance(case.product.dtype)
+            }
+            Err(_) => true,
         };
-        let breaks: Vec<_> = breaks.collect();
-        let program = Program::new(
-            &format!("{kernel}_broken"),
-            Dialect::Cuda,
-            &breaks.iter().map(plan).collect::<Vec<_>>(),
+        assert!(
+            (1..=4).chain(101..=104).chain(201..=204).any(fails),
+            "{kernel}: `{old}` was replaced, and nothing noticed"
         );
-        for (at, (_, case, old, _)) in breaks.iter().enumerate() {
-            let case = &cases[*case];
-            let fails = |seed| match program.run(at, &case.plans[0], &case.inputs, seed) {
-                Ok(mut arrays) => {
-                    let product = arrays.pop().unwrap();
-                    let parts = product.to_f64();
-                    let sum: Vec<f64> = (0..case.expected.len())
-                        .map(|i| parts.iter().skip(i).step_by(case.expected.len()).sum())
-                        .collect();
-                    error(&sum, &case.expected) > tolerance(case.product.dtype)
-                }
-                Err(_) => true,
-            };
-            assert!(
-                (1..=4).chain(101..=104).chain(201..=204).any(fails),
-                "{kernel}: `{old}` was replaced, and nothing noticed"
-            );
-        }
     }
 }

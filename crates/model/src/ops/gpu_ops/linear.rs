@@ -64,9 +64,13 @@ pub(super) fn product(
     bias: Option<&Array>,
     many: ManyRows,
 ) -> mlx::Result<Option<Array>> {
-    // Metal's own products are good.
-    if backend() != Backend::Cuda {
-        return Ok(None);
+    match (backend(), weight) {
+        // MLX's own products are good there, but read packed weights again for each 32 rows.
+        (Backend::Metal, Weight::Packed(packed)) => {
+            return few_rows(x, FewRowsWeight::Packed(packed), bias);
+        }
+        (Backend::Metal, Weight::Dense(_)) | (Backend::Cpu, _) => return Ok(None),
+        (Backend::Cuda, _) => {}
     }
     let rows = x.size() / x.shape().last().map_or(1, |width| (*width).max(1) as usize);
     match weight {
