@@ -1,7 +1,7 @@
 //! `cargo xtask check [--clients]`: everything CI runs. What needs no build comes first, then the build of the tests, which is
 //! clippy as well; the rest runs beside the tests as soon as it can.
 //!
-//! The CUDA kernels need what their tests write. Rustdoc runs for macOS, where it needs no more than clippy has made. With
+//! Compilers of GPU kernels need what their tests write. Rustdoc runs for macOS, where it needs no more than clippy has made. With
 //! `--clients` comes what needs the built server and package registries: the soak and the tests of client libraries.
 
 use std::process::Command;
@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::jobs::{self, Finished, Job};
 use crate::process::{cargo, own, python, run as finish};
 use crate::test_programs::{build, examples, print_times, programs, width};
-use crate::{cuda_kernels, paths, tidy};
+use crate::{kernel_texts, paths, tidy};
 
 /// Minutes of the soak beside the tests.
 const SOAK_MINUTES: &str = "1";
@@ -30,7 +30,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     finish(cargo(&["fmt", "--all", "--check"]))?;
     println!("== tidy");
     tidy::run(&[])?;
-    cuda_kernels::forget()?;
+    kernel_texts::forget()?;
     let build = build()?.then(|built| after_build(built, clients));
     let finished = jobs::run(vec![build], width())?;
     print_times(&finished);
@@ -39,10 +39,11 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 }
 
 fn after_build(build: &Finished, clients: Vec<Job>) -> Result<Vec<Job>, String> {
-    let kernels = own(&["cuda-kernels"])?;
+    let (cuda, metal) = (own(&["cuda-kernels"])?, own(&["metal-kernels"])?);
     let mut programs = programs(build, &[])?.into_iter();
     // The first writes what is compiled.
-    let gpu = programs.next().map(|gpu| gpu.then(|_| Ok(vec![Job::new("cuda-kernels", kernels)])));
+    let kernels = vec![Job::new("cuda-kernels", cuda), Job::new("metal-kernels", metal)];
+    let gpu = programs.next().map(|gpu| gpu.then(|_| Ok(kernels)));
     let mut jobs: Vec<Job> = gpu.into_iter().collect();
     // What takes a core for long does not come last.
     jobs.extend(clients);

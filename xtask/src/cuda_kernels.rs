@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::kernel_texts;
 use crate::paths;
 use crate::process::{python, run as finish};
 use crate::wheel::{self, Wheel};
@@ -33,7 +34,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         println!("skipped: NVIDIA's compiler comes for Linux");
         return Ok(());
     }
-    let texts = texts(&written()?)?;
+    let texts = kernel_texts::of("cuda")?;
     let folder = paths::target()?.join("cuda-kernels");
     let wheels = WHEELS.map(|name| Wheel { name, version: VERSION, platform: None });
     let Some([compiler, runtime, crt]) = wheel::installed(wheels, &folder)? else { return Ok(()) };
@@ -53,30 +54,6 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         texts.len()
     );
     Ok(())
-}
-
-/// Removes the texts, so that those of tests that are no more are not compiled.
-pub fn forget() -> Result<(), String> {
-    match std::fs::remove_dir_all(written()?) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.to_string()),
-        _ => Ok(()),
-    }
-}
-
-/// Where the tests write them.
-fn written() -> Result<PathBuf, String> {
-    Ok(paths::target()?.join("tmp/cuda"))
-}
-
-fn texts(folder: &Path) -> Result<Vec<PathBuf>, String> {
-    let cannot_read = |error: std::io::Error| {
-        format!("{}: {error}; run `cargo test --workspace --test gpu` first", folder.display())
-    };
-    let entries = std::fs::read_dir(folder).map_err(cannot_read)?;
-    let paths = entries.map(|entry| entry.map(|entry| entry.path())).collect::<std::io::Result<Vec<_>>>();
-    let mut paths = paths.map_err(cannot_read)?;
-    paths.sort();
-    Ok(paths)
 }
 
 /// What is compiled for all architectures.

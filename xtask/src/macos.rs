@@ -13,9 +13,8 @@ use crate::environment;
 use crate::paths;
 use crate::process::{cargo, run as finish, write_program};
 use crate::wheel::{self, Wheel};
+use crate::zig;
 
-/// The compiler's wheel. Pinned: a new clang may find what an old one accepts.
-const ZIG_VERSION: &str = "0.17.1";
 /// What is checked.
 const TARGET: &str = "aarch64-apple-darwin";
 /// The oldest macOS that MLX's wheels support.
@@ -67,11 +66,10 @@ impl Machine {
         if !has_target()? {
             return Ok(None);
         }
-        let folder = paths::target()?.join("macos");
+        let folder = zig::folder()?;
         let mlx_version = mlx_release()?;
-        let zig = Wheel { name: "ziglang", version: ZIG_VERSION, platform: None };
         let metal = Wheel { name: "mlx-metal", version: &mlx_version, platform: Some(PLATFORM) };
-        let Some([zig, metal]) = wheel::installed([zig, metal], &folder)? else { return Ok(None) };
+        let Some([zig, metal]) = wheel::installed([zig::WHEEL, metal], &folder)? else { return Ok(None) };
         let tools = Tools::write(&folder)?;
         Ok(Some(Self::Wheels { folder, zig, metal, tools }))
     }
@@ -80,11 +78,10 @@ impl Machine {
     fn set(&self, command: &mut Command) {
         let Self::Wheels { folder, zig, metal, tools } = self else { return };
         tools.set(command);
-        let cache = folder.join("cache");
         command
             .args(["--target", TARGET])
-            .env("ZIG", zig.join("ziglang/zig"))
-            .envs([("ZIG_GLOBAL_CACHE_DIR", &cache), ("ZIG_LOCAL_CACHE_DIR", &cache)])
+            .env("ZIG", zig::program(zig))
+            .envs(zig::caches(folder))
             .env("MLX_DIR", metal.join("mlx"))
             .env("MACOSX_DEPLOYMENT_TARGET", MACOS);
     }

@@ -11,7 +11,9 @@ mod dist;
 mod docs;
 mod environment;
 mod jobs;
+mod kernel_texts;
 mod macos;
+mod metal_kernels;
 mod nightly;
 mod paths;
 mod process;
@@ -19,6 +21,7 @@ mod scripts;
 mod test_programs;
 mod tidy;
 mod wheel;
+mod zig;
 
 use std::process::ExitCode;
 
@@ -56,6 +59,11 @@ const COMMANDS: &[Command] = &[
         name: "cuda-kernels",
         about: "compile the CUDA kernels that the tests wrote, with a compiler from a wheel",
         run: cuda_kernels::run,
+    },
+    Command {
+        name: "metal-kernels",
+        about: "compile the Metal kernels that the tests wrote as C++14 with address spaces",
+        run: metal_kernels::run,
     },
     Command {
         name: "dist",

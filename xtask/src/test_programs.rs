@@ -43,7 +43,7 @@ const ON_ONE_CORE: [&str; 9] = [
     "omnibus-text it",
 ];
 
-/// It writes the texts that `cargo xtask cuda-kernels` compiles.
+/// It writes the texts that `cargo xtask cuda-kernels` and `metal-kernels` compile.
 const GPU: &str = "omnibus-mlx gpu";
 
 /// Builds and runs the test programs and the examples in documentation.

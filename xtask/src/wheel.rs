@@ -35,12 +35,14 @@ impl Wheel<'_> {
         let out = pip.arg(&specification).stdin(Stdio::null()).output();
         let out = out.map_err(|error| format!("cannot run pip: {error}"))?;
         let moved = match out.status.success() {
-            true => std::fs::rename(&partial, &place).map_err(|error| error.to_string()),
+            // Another run may have been faster.
+            true => std::fs::rename(&partial, &place).or_else(|error| match place.is_dir() {
+                true => Ok(()),
+                false => Err(error.to_string()),
+            }),
             false => Err(last_error(&String::from_utf8_lossy(&out.stderr))),
         };
-        if moved.is_err() {
-            let _ = std::fs::remove_dir_all(&partial);
-        }
+        let _ = std::fs::remove_dir_all(&partial);
         moved.map_err(|why| format!("pip cannot install {specification}: {why}"))?;
         Ok(place)
     }

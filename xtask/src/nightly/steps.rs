@@ -8,7 +8,7 @@ use super::Scale;
 use crate::jobs::Job;
 use crate::process::{cargo, own, python, run};
 use crate::test_programs::Program;
-use crate::{cuda_kernels, environment, paths};
+use crate::{environment, kernel_texts, paths};
 
 /// The longest that a job may print nothing.
 pub const LIMIT: Duration = Duration::from_secs(3 * 3600);
@@ -78,7 +78,7 @@ fn tests(programs: &[Program], name: &str, arguments: &[&str]) -> Result<Job, St
 
 /// Kernels that are broken on purpose, which tests have to notice; and all texts of kernels, for all architectures.
 fn gpu_kernels(programs: &[Program], _: Scale) -> Result<Vec<Job>, String> {
-    cuda_kernels::forget()?;
+    kernel_texts::forget()?;
     let compiled = own(&["cuda-kernels", "--all"])?;
     let gpu = tests(programs, "omnibus-mlx gpu", &["--include-ignored"])?;
     Ok(vec![gpu.limited(LIMIT).then(|_| Ok(vec![Job::new("cuda-kernels --all", compiled)]))])

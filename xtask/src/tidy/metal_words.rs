@@ -29,8 +29,8 @@ const CPP: &[&str] = &[
 
 /// Names of parameters and variables.
 const NAMES: &[&str] = &[
-    "T", "a", "b", "bits", "c", "h", "i", "lane", "left", "mask", "n", "name", "p", "pitch", "right", "sum",
-    "v", "x", "y", "z",
+    "T", "V", "a", "b", "bits", "c", "h", "i", "lane", "left", "mask", "n", "name", "p", "pitch", "right",
+    "sum", "v", "x", "y", "z",
 ];
 
 pub fn check(tree: &Tree) -> Vec<Violation> {

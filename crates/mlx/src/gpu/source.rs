@@ -239,6 +239,7 @@ const PARTS: &[(&str, &str)] = &[
     ("attn_last.h", include_str!("kernels/attn_last.h")),
     ("choose_body.h", include_str!("kernels/choose_body.h")),
     ("choose_row.h", include_str!("kernels/choose_row.h")),
+    ("head_norm.h", include_str!("kernels/head_norm.h")),
     ("group_sum.h", include_str!("kernels/group_sum.h")),
     ("grouped_columns.h", include_str!("kernels/grouped_columns.h")),
     ("grouped_outputs.h", include_str!("kernels/grouped_outputs.h")),

@@ -93,7 +93,10 @@ impl Program {
         let text = program_text(dialect, plans);
         match dialect {
             Dialect::Cuda => write_cuda_texts(name, plans),
-            Dialect::Metal => plans.iter().for_each(|(plan, _, _)| limits::check(plan)),
+            Dialect::Metal => {
+                plans.iter().for_each(|(plan, _, _)| limits::check(plan));
+                write_metal_text(name, plans);
+            }
         }
         let program = compiler::program(name, dialect, &text);
         Self { name: name.to_owned(), program }
@@ -131,10 +134,30 @@ impl Program {
     }
 }
 
+/// A folder for another compiler's texts.
+fn texts_folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// For a compiler with address spaces: `cargo xtask metal-kernels` compiles these texts.
+fn write_metal_text(name: &str, plans: &[(Plan, Vec<Dtype>, Break)]) {
+    let sound: Vec<_> = plans.iter().filter(|(_, _, broken)| broken.is_none()).collect();
+    let Some((Plan { kernel, .. }, ..)) = sound.first() else { return };
+    let mut text = kernel.source(Dialect::Metal).header;
+    for (at, (plan, types, _)) in sound.iter().enumerate() {
+        let body = plan.kernel.source(Dialect::Metal).body;
+        let Function { definition, parameters, constants, .. } =
+            function_text(at, Dialect::Metal, plan, types, &body);
+        writeln!(text, "{definition}template void k{at}<{constants}>({parameters});").unwrap();
+    }
+    fs::write(texts_folder("metal").join(format!("{}.{name}.cpp", kernel.name)), text).unwrap();
+}
+
 /// For NVIDIA's compiler: `cargo xtask cuda-kernels` compiles these texts.
 fn write_cuda_texts(name: &str, plans: &[(Plan, Vec<Dtype>, Break)]) {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cuda");
-    fs::create_dir_all(&folder).unwrap();
+    let folder = texts_folder("cuda");
     for (at, (plan, types, _)) in plans.iter().enumerate().filter(|(_, (_, _, broken))| broken.is_none()) {
         let text = cuda_program_text(plan, "kernel", types);
         fs::write(folder.join(format!("{}.{name}.{at}.cu", plan.kernel.name)), text).unwrap();
@@ -153,16 +176,26 @@ fn program_text(dialect: Dialect, plans: &[(Plan, Vec<Dtype>, Break)]) -> String
             assert!(body.contains(&old), "{} has no `{old}`", plan.kernel.name);
             body = body.replace(&old, &new);
         }
-        let (function, call) = function_text(at, dialect, plan, inputs, &body);
-        text += &function;
+        let Function { definition, call, .. } = function_text(at, dialect, plan, inputs, &body);
+        text += &definition;
         writeln!(cases, "case {at}: emu::run(l.grid, l.threads, l.seed, [&] {{ {call}; }}); break;").unwrap();
     }
     text + "int main(int, char** argv) {\n  emu::Launch l;\n  l.load(argv[2]);\n  ++emu_launch;\n"
         + &format!("  switch (atoi(argv[1])) {{\n{cases}  }}\n  l.store(argv[2]);\n}}\n")
 }
 
-/// The function that MLX would write around a body, and the call of it.
-fn function_text(at: usize, dialect: Dialect, plan: &Plan, inputs: &[Dtype], body: &str) -> (String, String) {
+/// A function around a body.
+struct Function {
+    definition: String,
+    /// Their declarations.
+    parameters: String,
+    /// Values of those that are compiled in.
+    constants: String,
+    call: String,
+}
+
+/// The function that MLX would write around a body.
+fn function_text(at: usize, dialect: Dialect, plan: &Plan, inputs: &[Dtype], body: &str) -> Function {
     let kernel = plan.kernel;
     assert_eq!(inputs.len(), kernel.inputs.len(), "{}: one type for each input", kernel.name);
     let (space, of) = match dialect {
@@ -175,7 +208,8 @@ fn function_text(at: usize, dialect: Dialect, plan: &Plan, inputs: &[Dtype], bod
         parameters.push(format!("const {space}{dtype}* {name}"));
         arguments.push(format!("(const {dtype}*)l.arrays[{i}]"));
         if body.contains(&format!("{name}_shape")) {
-            parameters.push(format!("const int* {name}_shape"));
+            let space = if dialect == Dialect::Metal { "constant " } else { "" };
+            parameters.push(format!("const {space}int* {name}_shape"));
             arguments.push(format!("l.shapes[{i}].data()"));
         }
     }
@@ -199,15 +233,16 @@ fn function_text(at: usize, dialect: Dialect, plan: &Plan, inputs: &[Dtype], bod
                     kind => format!("  constexpr {kind} {name} = {value};\n"),
                 })
                 .collect();
-            let function = format!("static void k{at}({parameters}) {{\n{constants}{body}\n}}\n");
-            (function, format!("k{at}({arguments})"))
+            let definition = format!("static void k{at}({parameters}) {{\n{constants}{body}\n}}\n");
+            Function { definition, parameters, constants, call: format!("k{at}({arguments})") }
         }
         Dialect::Metal => {
             let (names, values): (Vec<String>, Vec<String>) =
                 constants.map(|(name, (kind, value))| (format!("{kind} {name}"), value)).unzip();
             let (names, values) = (names.join(", "), values.join(", "));
-            let function = format!("template <{names}>\nvoid k{at}({parameters}) {{\n{body}\n}}\n");
-            (function, format!("k{at}<{values}>({arguments})"))
+            let definition = format!("template <{names}>\nvoid k{at}({parameters}) {{\n{body}\n}}\n");
+            let call = format!("k{at}<{values}>({arguments})");
+            Function { definition, parameters, constants: values, call }
         }
     }
 }

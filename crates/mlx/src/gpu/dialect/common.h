@@ -1,16 +1,18 @@
 // Helpers written in the common dialect itself; they go behind either spelling of it.
 template <typename T, int N> struct alignas(sizeof(T) * N) gk_vec { T v[N]; };
 template <int N> struct gk_fv { float v[N]; };
+// A structure in device memory.
+template <typename V, typename T> GK_FN V gk_read(const GK_DEV T* p) { return *reinterpret_cast<const GK_DEV V*>(p); }
+template <typename V, typename T> GK_FN void gk_write(GK_DEV T* p, V x) { *reinterpret_cast<GK_DEV V*>(p) = x; }
 template <int N, typename T> GK_FN gk_fv<N> gk_load(const GK_DEV T* p) {
-  gk_vec<T, N> x = *reinterpret_cast<const GK_DEV gk_vec<T, N>*>(p);
+  const gk_vec<T, N> x = gk_read<gk_vec<T, N>>(p);
   gk_fv<N> r;
   GK_UNROLL for (int i = 0; i < N; ++i) r.v[i] = gk_f(x.v[i]);
   return r;
 }
 // Eight floats come as two loads of 16 bytes.
 template <> GK_FN gk_fv<8> gk_load<8, float>(const GK_DEV float* p) {
-  gk_vec<float, 4> a = *reinterpret_cast<const GK_DEV gk_vec<float, 4>*>(p);
-  gk_vec<float, 4> b = *reinterpret_cast<const GK_DEV gk_vec<float, 4>*>(p + 4);
+  const gk_vec<float, 4> a = gk_read<gk_vec<float, 4>>(p), b = gk_read<gk_vec<float, 4>>(p + 4);
   gk_fv<8> r;
   GK_UNROLL for (int i = 0; i < 4; ++i) { r.v[i] = a.v[i]; r.v[i + 4] = b.v[i]; }
   return r;
@@ -19,15 +21,15 @@ template <typename T> struct gk_store8 {
   static GK_FN void at(GK_DEV T* p, gk_fv<8> x) {
     gk_vec<T, 8> y;
     GK_UNROLL for (int i = 0; i < 8; ++i) y.v[i] = gk_to<T>::of(x.v[i]);
-    *reinterpret_cast<GK_DEV gk_vec<T, 8>*>(p) = y;
+    gk_write(p, y);
   }
 };
 template <> struct gk_store8<float> {
   static GK_FN void at(GK_DEV float* p, gk_fv<8> x) {
     gk_vec<float, 4> a, b;
     GK_UNROLL for (int i = 0; i < 4; ++i) { a.v[i] = x.v[i]; b.v[i] = x.v[i + 4]; }
-    *reinterpret_cast<GK_DEV gk_vec<float, 4>*>(p) = a;
-    *reinterpret_cast<GK_DEV gk_vec<float, 4>*>(p + 4) = b;
+    gk_write(p, a);
+    gk_write(p + 4, b);
   }
 };
 // x as a T holds it
@@ -58,7 +60,7 @@ template <typename T> struct gk_operand<T, true> {
 template <int BITS> struct gk_table {
   template <typename S> static GK_FN gk_fv<8> eight(const GK_DEV gk_uint* table, const GK_DEV S* ss, const GK_DEV S* sb, gk_long at, int group) {
     const float scale = gk_f(ss[at / group]), bias = gk_f(sb[at / group]);
-    const gk_vec<gk_uint, BITS / 4> words = *reinterpret_cast<const GK_DEV gk_vec<gk_uint, BITS / 4>*>(table + at * BITS / 32);
+    const gk_vec<gk_uint, BITS / 4> words = gk_read<gk_vec<gk_uint, BITS / 4>>(table + at * BITS / 32);
     gk_fv<8> r;
     GK_UNROLL for (int i = 0; i < 8; ++i)
       r.v[i] = (float)((words.v[i * BITS / 32] >> (i * BITS % 32)) & ((1u << BITS) - 1)) * scale + bias;
@@ -132,7 +134,7 @@ template <typename TP, int BITS, int GROUP, int D> struct gk_head {
   struct Eight { gk_vec<gk_uint, WORDS> w; float scale, bias; };
   static GK_FN Eight read(const GK_DEV TP* p, int e0) {
     Eight x;
-    x.w = *reinterpret_cast<const GK_DEV gk_vec<gk_uint, WORDS>*>(p + e0 * BITS / 32);
+    x.w = gk_read<gk_vec<gk_uint, WORDS>>(p + e0 * BITS / 32);
     x.scale = GK_FLOAT(p[CODES + e0 / GROUP]);
     x.bias = GK_FLOAT(p[CODES + GROUPS + e0 / GROUP]);
     return x;
@@ -184,7 +186,7 @@ template <int BITS, int GROUP, int D> GK_FN void gk_pack(GK_DEV gk_uint* to, con
       code = code < 0 ? 0 : code > most ? most : code;
       words.v[i * BITS / 32] |= (gk_uint)code << (i * BITS % 32);
     }
-    *reinterpret_cast<GK_DEV gk_vec<gk_uint, Head::WORDS>*>(to + e0 * BITS / 32) = words;
+    gk_write(to + e0 * BITS / 32, words);
     if (e0 % GROUP == 0) {
       GK_DEV float* numbers = reinterpret_cast<GK_DEV float*>(to + Head::CODES);
       numbers[e0 / GROUP] = scale;

@@ -16,9 +16,12 @@ GK_FN gk_fv<2> gk_multiply(gk_fv<2> a, gk_fv<2> b, gk_fv<2> c) {
   simdgroup_multiply_accumulate(sum, left, right, sum);
   return gk_fv<2>{{sum.thread_elements()[0], sum.thread_elements()[1]}};
 }
+// A structure in threadgroup memory.
+template <typename V, typename T> GK_FN V gk_read_shared(const GK_TGP T* p) { return *reinterpret_cast<const GK_TGP V*>(p); }
+template <typename V, typename T> GK_FN void gk_write_shared(GK_TGP T* p, V x) { *reinterpret_cast<GK_TGP V*>(p) = x; }
 // Two neighbours in threadgroup memory, and two that are `pitch` apart.
 template <typename T> GK_FN gk_fv<2> gk_pair(const GK_TGP T* p) {
-  const gk_vec<T, 2> x = *reinterpret_cast<const GK_TGP gk_vec<T, 2>*>(p);
+  const gk_vec<T, 2> x = gk_read_shared<gk_vec<T, 2>>(p);
   return gk_fv<2>{{gk_f(x.v[0]), gk_f(x.v[1])}};
 }
 template <typename T> GK_FN gk_fv<2> gk_pair(const GK_TGP T* p, int pitch) { return gk_fv<2>{{gk_f(p[0]), gk_f(p[pitch])}}; }
@@ -27,6 +30,6 @@ template <typename T> GK_FN void gk_put8(GK_TGP T* p, gk_fv<8> x) {
   GK_UNROLL for (int h = 0; h < 8; h += 4) {
     gk_vec<T, 4> y;
     GK_UNROLL for (int i = 0; i < 4; ++i) y.v[i] = gk_to<T>::of(x.v[h + i]);
-    *reinterpret_cast<GK_TGP gk_vec<T, 4>*>(p + h) = y;
+    gk_write_shared(p + h, y);
   }
 }

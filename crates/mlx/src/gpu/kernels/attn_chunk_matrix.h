@@ -28,7 +28,7 @@ gk_vec<T, 2> queries[ND];
 gk_fv<2> acc[ND];
 GK_UNROLL for (int d = 0; d < ND; ++d) {
   queries[d].v[0] = queries[d].v[1] = gk_to<T>::of(0.0f);
-  if (live) queries[d] = *reinterpret_cast<const GK_DEV gk_vec<T, 2>*>(q + at + d * 8);
+  if (live) queries[d] = gk_read<gk_vec<T, 2>>(q + at + d * 8);
   acc[d].v[0] = acc[d].v[1] = 0;
 }
 const float scale = CAP == 0 ? GK_FLOAT(SCALE) : 1.0f;  // capped scores are scaled before
@@ -96,6 +96,6 @@ if (live) {
   GK_UNROLL for (int d = 0; d < ND; ++d) {
     gk_vec<T, 2> y;
     GK_UNROLL for (int i = 0; i < 2; ++i) y.v[i] = gk_to<T>::of(acc[d].v[i] * share);
-    *reinterpret_cast<GK_DEV gk_vec<T, 2>*>(out + at + d * 8) = y;
+    gk_write(out + at + d * 8, y);
   }
 }

@@ -10,6 +10,6 @@ if (i < WORDS) {
   GK_POOL(0) GK_POOL(1) GK_POOL(2) GK_POOL(3) GK_POOL(4) GK_POOL(5) GK_POOL(6) GK_POOL(7)
   GK_POOL(8) GK_POOL(9) GK_POOL(10) GK_POOL(11) GK_POOL(12) GK_POOL(13) GK_POOL(14) GK_POOL(15)
 #undef GK_POOL
-  pool[(gk_long)pairs[2 * pair + 1] * WORDS + i] = pool[(gk_long)pairs[2 * pair] * WORDS + i];
+  gk_write(pool + (gk_long)pairs[2 * pair + 1] * WORDS + i, gk_read<word>(pool + (gk_long)pairs[2 * pair] * WORDS + i));
 }
 if (pair == 0 && which == 0 && i < 64) done[i] = 0;

@@ -31,20 +31,6 @@ if (h < H) {
       b[j] = b[j] < -most ? -most : b[j] > most ? most : b[j];
     }
   }
-  auto norm = [&]() {
-    float s = 0;
-    GK_UNROLL for (int j = 0; j < PER; ++j) s += a[j] * a[j] + b[j] * b[j];
-    s = gk_rsqrt(gk_sum(s) / D + GK_FLOAT(EPS));
-    GK_UNROLL for (int j = 0; j < PER; ++j) {
-      const int p = lane + 32 * j;
-      const bool near = INTERLEAVED || p >= R / 2;
-      const int i0 = near ? 2 * p : p, i1 = near ? 2 * p + 1 : p + R / 2;
-      if (p < PAIRS) {
-        a[j] = gk_round<T>(gk_round<T>(a[j] * s) * (h < HQ ? gk_f(qw[i0]) : gk_f(kw[i0])));
-        b[j] = gk_round<T>(gk_round<T>(b[j] * s) * (h < HQ ? gk_f(qw[i1]) : gk_f(kw[i1])));
-      }
-    }
-  };
   if (VALUE_NORM && h >= HQ + HK) {
     float s = 0;
     GK_UNROLL for (int j = 0; j < PER; ++j) s += a[j] * a[j] + b[j] * b[j];
@@ -52,7 +38,9 @@ if (h < H) {
     GK_UNROLL for (int j = 0; j < PER; ++j) { a[j] = gk_round<T>(a[j] * s); b[j] = gk_round<T>(b[j] * s); }
   }
   if (h < HQ + HK) {
-    if (NORM && !LATE) norm();
+    if (NORM && !LATE) {
+      //@include head_norm.h
+    }
     GK_UNROLL for (int j = 0; j < PER; ++j) {
       const int p = lane + 32 * j;
       if (p < R / 2) {
@@ -65,7 +53,7 @@ if (h < H) {
     }
     if (NORM && LATE) {
       GK_UNROLL for (int j = 0; j < PER; ++j) { a[j] = gk_round<T>(a[j]); b[j] = gk_round<T>(b[j]); }
-      norm();
+      //@include head_norm.h
     }
     if (TEMPERED && h < HQ) {
       const float t = gk_round<T>(1.0f + GK_FLOAT(BETA) * gk_log(1.0f + (float)((pos[row] + SHIFT) / PERIOD)));

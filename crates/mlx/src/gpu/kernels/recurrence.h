@@ -79,7 +79,7 @@ if (idle) {
       gk_vec<float, 4> out;
       GK_UNROLL for (int i = 0; i < 4; ++i) out.v[i] = s[j].v[i];
       const gk_long at = (((gk_long)runs[r * 4 + 2] * H + h) * VD + v) * KD + j * 4 * L + sub * 4;
-      if (on) *reinterpret_cast<GK_DEV gk_vec<float, 4>*>(GK_WRITABLE(float, pool) + at) = out;
+      if (on) gk_write(GK_WRITABLE(float, pool) + at, out);
     }
   }
 }

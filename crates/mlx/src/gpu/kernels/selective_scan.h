@@ -35,6 +35,6 @@ if (idle) {
     gk_vec<float, 4> out;
     GK_UNROLL for (int i = 0; i < 4; ++i) out.v[i] = s.v[i];
     const gk_long at = ((gk_long)runs[r * 4 + 2] * C + c) * N + sub * 4;
-    if (on) *reinterpret_cast<GK_DEV gk_vec<float, 4>*>(GK_WRITABLE(float, pool) + at) = out;
+    if (on) gk_write(GK_WRITABLE(float, pool) + at, out);
   }
 }
