@@ -58,6 +58,7 @@ pub fn run(_: &[String]) -> Result<(), String> {
 /// Two functions of the dialect copy; a text in which they are written otherwise is refused.
 fn with_copies(text: &str) -> Result<String, String> {
     let mut changed = text.to_owned();
+    // The second is in texts with simdgroup matrices alone.
     for space in ["GK_DEV", "GK_TGP"] {
         let read = format!("return *reinterpret_cast<const {space} V*>(p);");
         let write = format!("*reinterpret_cast<{space} V*>(p) = x;");

@@ -1,17 +1,19 @@
 //! Launches of plans: by our own programs on CUDA, else by MLX's custom kernels.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use mlx_sys as sys;
 
 use super::plan::Plan;
 use super::program;
-use super::source::{Dialect, Kernel};
+use super::source::Dialect;
 use crate::array::{Array, list, unlist};
 use crate::device;
 use crate::error::{Error, Result};
-use crate::fast::{CustomKernel, KernelSource, Launch};
+use crate::fast::{CustomKernel, KernelSource, Launch, TemplateArg};
 use crate::planned::is_planned;
 
 impl Plan {
@@ -29,7 +31,7 @@ impl Plan {
         }
         let outputs: Vec<_> = self.outputs.iter().map(|(shape, dtype)| (shape.as_slice(), *dtype)).collect();
         let launch = Launch { grid: self.grid(), threads: [self.threads, 1, 1], init: None };
-        with_kernel(self.kernel, dialect, |kernel| kernel.call(inputs, &outputs, &self.constants, &launch))
+        with_kernel(self, dialect, |kernel| kernel.call(inputs, &outputs, &[], &launch))
     }
 }
 
@@ -42,35 +44,42 @@ pub fn written_by(arrays: &[&Array], written: &Array) -> Result<Vec<Array>> {
     Ok(unlist(&made))
 }
 
+/// A kernel and the values of its constants.
+type Key = (&'static str, Vec<TemplateArg<'static>>);
+
 thread_local! {
     /// Made once per thread: arrays belong to their thread, too.
-    static MADE: RefCell<BTreeMap<&'static str, CustomKernel>> = const { RefCell::new(BTreeMap::new()) };
+    static MADE: RefCell<HashMap<Key, CustomKernel>> = RefCell::default();
 }
 
-fn with_kernel<R>(
-    kernel: &'static Kernel,
-    dialect: Dialect,
-    call: impl FnOnce(&CustomKernel) -> Result<R>,
-) -> Result<R> {
+fn with_kernel<R>(plan: &Plan, dialect: Dialect, call: impl FnOnce(&CustomKernel) -> Result<R>) -> Result<R> {
     MADE.with_borrow_mut(|made| {
-        if !made.contains_key(kernel.name) {
-            let source = kernel.source(dialect);
-            let backend = match dialect {
-                Dialect::Cuda => device::Backend::Cuda,
-                Dialect::Metal => device::Backend::Metal,
-            };
-            let text = KernelSource {
-                name: kernel.name,
-                inputs: kernel.inputs,
-                outputs: kernel.outputs,
-                source: &source.body,
-                header: &source.header,
-            };
-            made.insert(kernel.name, CustomKernel::new(backend, &text)?);
-        }
-        match made.get(kernel.name) {
-            Some(kernel) => call(kernel),
-            None => Err(Error::new("a kernel that was just made")),
-        }
+        let key = (plan.kernel.name, plan.constants.clone());
+        let kernel = match made.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => {
+                let kernel = compiled_on_demand(plan, dialect, unknown.key())?;
+                unknown.insert(kernel)
+            }
+        };
+        call(kernel)
     })
+}
+
+fn compiled_on_demand(plan: &Plan, dialect: Dialect, key: &Key) -> Result<CustomKernel> {
+    let backend = match dialect {
+        Dialect::Cuda => device::Backend::Cuda,
+        Dialect::Metal => device::Backend::Metal,
+    };
+    let source = plan.kernel.source(dialect);
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    let text = KernelSource {
+        name: &format!("{}_{:016x}", plan.kernel.name, hasher.finish()),
+        inputs: plan.kernel.inputs,
+        outputs: plan.kernel.outputs,
+        source: &(plan.declarations(dialect) + &source.body),
+        header: &source.header,
+    };
+    CustomKernel::new(backend, &text)
 }

@@ -1,6 +1,6 @@
 //! One launch of a kernel: constants, grid and outputs, without its input arrays.
 
-use super::source::Kernel;
+use super::source::{Dialect, Kernel};
 use crate::dtype::Dtype;
 use crate::fast::{TemplateArg, TemplateValue};
 
@@ -34,6 +34,17 @@ impl Plan {
     pub fn grid(&self) -> [i32; 3] {
         let [x, y, z] = self.groups;
         [x * self.threads, y, z]
+    }
+
+    /// Declarations of the constants, which go in front of the kernel's body. As arguments of a template they would cost the host
+    /// twice as much at each call: MLX writes and compares them.
+    pub fn declarations(&self, dialect: Dialect) -> String {
+        let declaration = |(name, value): &TemplateArg<'_>| match value {
+            TemplateValue::Int(value) => format!("constexpr int {name} = {value};\n"),
+            TemplateValue::Bool(value) => format!("constexpr bool {name} = {value};\n"),
+            TemplateValue::Dtype(dtype) => format!("using {name} = {};\n", dialect.type_name(*dtype)),
+        };
+        self.constants.iter().map(declaration).collect()
     }
 
     /// Threadgroup memory that a launch gets beside what the kernel declares: its constant `SHARED`.

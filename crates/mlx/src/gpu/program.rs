@@ -267,10 +267,10 @@ pub fn text(plan: &Plan, function: &str, inputs: &[Dtype]) -> String {
     let source = plan.kernel.source(Dialect::Cuda);
     let (mut parameters, mut shapes) = (Vec::new(), String::new());
     for (name, dtype) in plan.kernel.inputs.iter().zip(inputs) {
-        parameters.push(format!("const {}* {name}", cuda_type(*dtype)));
+        parameters.push(format!("const {}* {name}", Dialect::Cuda.type_name(*dtype)));
     }
     for (name, (_, dtype)) in plan.kernel.outputs.iter().zip(&plan.outputs) {
-        parameters.push(format!("{}* {name}", cuda_type(*dtype)));
+        parameters.push(format!("{}* {name}", Dialect::Cuda.type_name(*dtype)));
     }
     for at in shapes_read(plan) {
         let Some(name) = plan.kernel.inputs.get(at) else { continue };
@@ -278,12 +278,7 @@ pub fn text(plan: &Plan, function: &str, inputs: &[Dtype]) -> String {
         parameters.extend(axes.iter().map(|axis| format!("int {axis}")));
         shapes += &format!("const int {name}_shape[{AXES}] = {{{}}};\n", axes.join(", "));
     }
-    let constant = |(name, value): &(&str, TemplateValue)| match value {
-        TemplateValue::Int(value) => format!("constexpr int {name} = {value};\n"),
-        TemplateValue::Bool(value) => format!("constexpr bool {name} = {value};\n"),
-        TemplateValue::Dtype(dtype) => format!("using {name} = {};\n", cuda_type(*dtype)),
-    };
-    let constants: String = plan.constants.iter().map(constant).collect();
+    let constants = plan.declarations(Dialect::Cuda);
     let (header, body, threads) = (source.header, source.body, plan.threads);
     let parameters = parameters.join(", ");
     let bounds = match (plan.resident(), plan.shared_bytes()) {
@@ -298,20 +293,10 @@ pub fn text(plan: &Plan, function: &str, inputs: &[Dtype]) -> String {
     };
     let wait = if body.contains(WAIT.trim_end()) { "" } else { WAIT };
     format!(
-        "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\ntypedef int int32_t;\ntypedef unsigned int uint32_t;\n{header}\
+        "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\ntypedef int int32_t;\ntypedef unsigned int uint32_t;\ntypedef unsigned char uint8_t;\n{header}\
          extern \"C\" __global__ void __launch_bounds__({bounds}) {function}({parameters}) {{\n\
          {next}{wait}{constants}{shapes}{body}}}\n"
     )
-}
-
-fn cuda_type(dtype: Dtype) -> &'static str {
-    match dtype {
-        Dtype::Bf16 => "__nv_bfloat16",
-        Dtype::F16 => "__half",
-        Dtype::F32 => "float",
-        Dtype::U32 => "uint32_t",
-        _ => "int32_t",
-    }
 }
 
 #[cfg(test)]

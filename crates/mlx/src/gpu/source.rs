@@ -1,6 +1,7 @@
 //! The texts of the kernels, and how they are put together for a compiler.
 
 use crate::device::Backend;
+use crate::dtype::Dtype;
 
 /// Which spelling of the common dialect a text uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,20 @@ impl Dialect {
             Backend::Cuda => Some(Self::Cuda),
             Backend::Metal => Some(Self::Metal),
             Backend::Cpu => None,
+        }
+    }
+
+    /// What texts call a type.
+    pub fn type_name(self, dtype: Dtype) -> &'static str {
+        match (self, dtype) {
+            (Self::Cuda, Dtype::Bf16) => "__nv_bfloat16",
+            (Self::Cuda, Dtype::F16) => "__half",
+            (Self::Metal, Dtype::Bf16) => "bfloat16_t",
+            (Self::Metal, Dtype::F16) => "float16_t",
+            (_, Dtype::F32) => "float",
+            (_, Dtype::U32) => "uint32_t",
+            (_, Dtype::U8) => "uint8_t",
+            _ => "int32_t",
         }
     }
 }
@@ -255,6 +270,19 @@ const PARTS: &[(&str, &str)] = &[
     ("wmm_stages.h", include_str!("kernels/wmm_stages.h")),
 ];
 
+/// Helpers written in the common dialect, with the names that texts use of them.
+const HELPERS: &[(&[&str], &str)] = &[
+    (&["gk_operand"], include_str!("dialect/operand.h")),
+    (&["gk_table"], include_str!("dialect/table.h")),
+    (&["gk_erf"], include_str!("dialect/erf.h")),
+    (
+        &["gk_shfl_long", "gk_sum_long", "gk_part", "gk_weight(", "gk_find", "gk_edited"],
+        include_str!("dialect/choice.h"),
+    ),
+    (&["gk_capped", "gk_weighted"], include_str!("dialect/score.h")),
+    (&["gk_head", "gk_store_head"], include_str!("dialect/head.h")),
+];
+
 /// Built-in arguments of a Metal kernel; MLX declares those that a body names.
 const METAL_BUILT_INS: &str = "// threadgroup_position_in_grid threadgroups_per_grid thread_position_in_threadgroup \
                                thread_index_in_simdgroup simdgroup_index_in_threadgroup\n";
@@ -269,13 +297,13 @@ impl Kernel {
         }
     }
 
-    /// Its text in a dialect. Comments and indentation are left out, because MLX copies and hashes the text at each call.
+    /// Its text in a dialect, without constants. Comments, indentation and helpers that it does not name are left out, because
+    /// MLX copies and hashes the text at each call.
     pub fn source(&self, dialect: Dialect) -> Source {
         let (spelling, built_ins) = match dialect {
             Dialect::Cuda => (include_str!("dialect/cuda.h"), ""),
             Dialect::Metal => (include_str!("dialect/metal.h"), METAL_BUILT_INS),
         };
-        let mut header = without_comments(spelling) + &without_comments(include_str!("dialect/common.h"));
         let more: &[&str] = match self.needs {
             Needs::Dialect => &[],
             Needs::TensorCores => &[include_str!("dialect/cuda_mma.h")],
@@ -283,8 +311,12 @@ impl Kernel {
             Needs::Peers => &[include_str!("dialect/cuda_peers.h")],
             Needs::SimdgroupMatrices => &[include_str!("dialect/metal_matrix.h")],
         };
-        header.extend(more.iter().map(|text| without_comments(text)));
-        Source { header, body: built_ins.to_owned() + &without_comments(&expanded(self.body)) }
+        let body = expanded(self.body);
+        let names = |name: &&str| body.contains(name) || more.iter().any(|text| text.contains(name));
+        let helpers = HELPERS.iter().filter(|(of, _)| of.iter().any(names)).map(|(_, text)| *text);
+        let texts = [spelling, include_str!("dialect/common.h")].into_iter().chain(helpers);
+        let header = texts.chain(more.iter().copied()).map(without_comments).collect();
+        Source { header, body: built_ins.to_owned() + &without_comments(&body) }
     }
 }
 

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::{compiler, limits};
-use mlx::fast::TemplateValue;
 use mlx::gpu::{Dialect, Plan, cuda_program_text};
 use mlx::{Dtype, bf16, f16};
 
@@ -148,9 +147,7 @@ fn write_metal_text(name: &str, plans: &[(Plan, Vec<Dtype>, Break)]) {
     let mut text = kernel.source(Dialect::Metal).header;
     for (at, (plan, types, _)) in sound.iter().enumerate() {
         let body = plan.kernel.source(Dialect::Metal).body;
-        let Function { definition, parameters, constants, .. } =
-            function_text(at, Dialect::Metal, plan, types, &body);
-        writeln!(text, "{definition}template void k{at}<{constants}>({parameters});").unwrap();
+        text += &function_text(at, Dialect::Metal, plan, types, &body).0;
     }
     fs::write(texts_folder("metal").join(format!("{}.{name}.cpp", kernel.name)), text).unwrap();
 }
@@ -176,40 +173,30 @@ fn program_text(dialect: Dialect, plans: &[(Plan, Vec<Dtype>, Break)]) -> String
             assert!(body.contains(&old), "{} has no `{old}`", plan.kernel.name);
             body = body.replace(&old, &new);
         }
-        let Function { definition, call, .. } = function_text(at, dialect, plan, inputs, &body);
-        text += &definition;
+        let (function, call) = function_text(at, dialect, plan, inputs, &body);
+        text += &function;
         writeln!(cases, "case {at}: emu::run(l.grid, l.threads, l.seed, [&] {{ {call}; }}); break;").unwrap();
     }
     text + "int main(int, char** argv) {\n  emu::Launch l;\n  l.load(argv[2]);\n  ++emu_launch;\n"
         + &format!("  switch (atoi(argv[1])) {{\n{cases}  }}\n  l.store(argv[2]);\n}}\n")
 }
 
-/// A function around a body.
-struct Function {
-    definition: String,
-    /// Their declarations.
-    parameters: String,
-    /// Values of those that are compiled in.
-    constants: String,
-    call: String,
-}
-
-/// The function that MLX would write around a body.
-fn function_text(at: usize, dialect: Dialect, plan: &Plan, inputs: &[Dtype], body: &str) -> Function {
+/// The function that MLX would write around a body, and the call of it.
+fn function_text(at: usize, dialect: Dialect, plan: &Plan, inputs: &[Dtype], body: &str) -> (String, String) {
     let kernel = plan.kernel;
     assert_eq!(inputs.len(), kernel.inputs.len(), "{}: one type for each input", kernel.name);
-    let (space, of) = match dialect {
-        Dialect::Cuda => ("", cuda_type as fn(Dtype) -> &'static str),
-        Dialect::Metal => ("device ", metal_type as fn(Dtype) -> &'static str),
+    let [space, of_shapes] = match dialect {
+        Dialect::Cuda => [""; 2],
+        Dialect::Metal => ["device ", "constant "],
     };
+    let of = |dtype| dialect.type_name(dtype);
     let (mut parameters, mut arguments) = (Vec::new(), Vec::new());
     for (i, (name, dtype)) in kernel.inputs.iter().zip(inputs).enumerate() {
         let dtype = of(*dtype);
         parameters.push(format!("const {space}{dtype}* {name}"));
         arguments.push(format!("(const {dtype}*)l.arrays[{i}]"));
         if body.contains(&format!("{name}_shape")) {
-            let space = if dialect == Dialect::Metal { "constant " } else { "" };
-            parameters.push(format!("const {space}int* {name}_shape"));
+            parameters.push(format!("const {of_shapes}int* {name}_shape"));
             arguments.push(format!("l.shapes[{i}].data()"));
         }
     }
@@ -219,52 +206,9 @@ fn function_text(at: usize, dialect: Dialect, plan: &Plan, inputs: &[Dtype], bod
         arguments.push(format!("({dtype}*)l.arrays[{}]", inputs.len() + i));
     }
     let (parameters, arguments) = (parameters.join(", "), arguments.join(", "));
-    let value = |value: TemplateValue| match value {
-        TemplateValue::Int(value) => ("int", value.to_string()),
-        TemplateValue::Bool(value) => ("bool", value.to_string()),
-        TemplateValue::Dtype(value) => ("typename", of(value).to_owned()),
-    };
-    let constants = plan.constants.iter().map(|(name, of)| (*name, value(*of)));
-    match dialect {
-        Dialect::Cuda => {
-            let constants: String = constants
-                .map(|(name, (kind, value))| match kind {
-                    "typename" => format!("  using {name} = {value};\n"),
-                    kind => format!("  constexpr {kind} {name} = {value};\n"),
-                })
-                .collect();
-            let definition = format!("static void k{at}({parameters}) {{\n{constants}{body}\n}}\n");
-            Function { definition, parameters, constants, call: format!("k{at}({arguments})") }
-        }
-        Dialect::Metal => {
-            let (names, values): (Vec<String>, Vec<String>) =
-                constants.map(|(name, (kind, value))| (format!("{kind} {name}"), value)).unzip();
-            let (names, values) = (names.join(", "), values.join(", "));
-            let definition = format!("template <{names}>\nvoid k{at}({parameters}) {{\n{body}\n}}\n");
-            let call = format!("k{at}<{values}>({arguments})");
-            Function { definition, parameters, constants: values, call }
-        }
-    }
-}
-
-fn cuda_type(dtype: Dtype) -> &'static str {
-    match dtype {
-        Dtype::Bf16 => "__nv_bfloat16",
-        Dtype::F16 => "__half",
-        Dtype::F32 => "float",
-        Dtype::I32 => "int32_t",
-        Dtype::U32 => "uint32_t",
-        Dtype::U8 => "uint8_t",
-        other => panic!("no kernel takes {other}"),
-    }
-}
-
-fn metal_type(dtype: Dtype) -> &'static str {
-    match dtype {
-        Dtype::Bf16 => "bfloat16_t",
-        Dtype::F16 => "float16_t",
-        other => cuda_type(other),
-    }
+    let constants = plan.declarations(dialect);
+    let function = format!("static void k{at}({parameters}) {{\n{constants}{body}\n}}\n");
+    (function, format!("k{at}({arguments})"))
 }
 
 /// Relative error of a result, infinite if it is not finite.
