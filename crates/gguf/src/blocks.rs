@@ -1,9 +1,14 @@
 //! Blocks of packed tensors as groups of 32 codes with a scale and a bias: `weight = scale × code + bias`.
 //!
-//! Source: ggml `ggml-quants.c` (`dequantize_row_…`). Types whose blocks have scales of 16 elements are packed anew.
+//! Source: ggml `ggml-quants.c` (`dequantize_row_…`). Types whose blocks have scales of fewer elements, or numbers in uneven steps, are
+//! packed anew.
 
+mod grid_quants;
+mod grids;
 mod k_quants;
+mod nonlinear;
 mod requantize;
+mod ternary;
 
 use half::f16;
 
@@ -28,7 +33,7 @@ pub struct Group {
 pub enum Origin {
     /// Codes of the file.
     Kept,
-    /// New codes, because the file's scales are of 16 elements.
+    /// New codes, because the file's scales are of fewer elements, or its numbers in uneven steps.
     PackedAnew,
 }
 
@@ -42,6 +47,10 @@ pub fn packing(kind: TensorType) -> Option<(usize, Origin)> {
         Q8_0 => Some((8, Origin::Kept)),
         Q2_K | Q3_K => Some((6, Origin::PackedAnew)),
         Q6_K => Some((8, Origin::PackedAnew)),
+        IQ1_S | TQ1_0 | TQ2_0 => Some((2, Origin::Kept)),
+        IQ3_S => Some((4, Origin::Kept)),
+        IQ4_NL | IQ4_XS => Some((8, Origin::Kept)),
+        IQ1_M | IQ2_XXS | IQ2_XS | IQ2_S | IQ3_XXS => Some((6, Origin::PackedAnew)),
     }
 }
 
@@ -61,6 +70,17 @@ pub fn for_each_group(kind: TensorType, bytes: &[u8], take: &mut dyn FnMut(Group
             Q2_K => requantize::each(&k_quants::q2_k(block), 6, take),
             Q3_K => requantize::each(&k_quants::q3_k(block), 6, take),
             Q6_K => requantize::each(&k_quants::q6_k(block), 8, take),
+            IQ1_S => grid_quants::iq1_s(block, take),
+            IQ1_M => requantize::each(&grid_quants::iq1_m(block), 6, take),
+            IQ2_XXS => requantize::each(&grid_quants::iq2_xxs(block), 6, take),
+            IQ2_XS => requantize::each(&grid_quants::iq2_xs(block), 6, take),
+            IQ2_S => requantize::each(&grid_quants::iq2_s(block), 6, take),
+            IQ3_XXS => requantize::each(&grid_quants::iq3_xxs(block), 6, take),
+            IQ3_S => grid_quants::iq3_s(block, take),
+            IQ4_NL => take(nonlinear::iq4_nl(block)),
+            IQ4_XS => nonlinear::iq4_xs(block, take),
+            TQ1_0 => ternary::tq1_0(block, take),
+            TQ2_0 => ternary::tq2_0(block, take),
         }
     }
 }

@@ -20,6 +20,17 @@ pub enum TensorType {
     Q5_K,
     Q6_K,
     Mxfp4,
+    IQ1_S,
+    IQ1_M,
+    IQ2_XXS,
+    IQ2_XS,
+    IQ2_S,
+    IQ3_XXS,
+    IQ3_S,
+    IQ4_NL,
+    IQ4_XS,
+    TQ1_0,
+    TQ2_0,
 }
 
 use TensorType::*;
@@ -38,27 +49,23 @@ const TYPES: &[(u32, TensorType, &str, usize, usize)] = &[
     (12, Q4_K, "Q4_K", 256, 144),
     (13, Q5_K, "Q5_K", 256, 176),
     (14, Q6_K, "Q6_K", 256, 210),
+    (16, IQ2_XXS, "IQ2_XXS", 256, 66),
+    (17, IQ2_XS, "IQ2_XS", 256, 74),
+    (18, IQ3_XXS, "IQ3_XXS", 256, 98),
+    (19, IQ1_S, "IQ1_S", 256, 50),
+    (20, IQ4_NL, "IQ4_NL", 32, 18),
+    (21, IQ3_S, "IQ3_S", 256, 110),
+    (22, IQ2_S, "IQ2_S", 256, 82),
+    (23, IQ4_XS, "IQ4_XS", 256, 136),
+    (29, IQ1_M, "IQ1_M", 256, 56),
     (30, Bf16, "BF16", 1, 2),
+    (34, TQ1_0, "TQ1_0", 256, 54),
+    (35, TQ2_0, "TQ2_0", 256, 66),
     (39, Mxfp4, "MXFP4", 32, 17),
 ];
 
 /// Types that are not read, so that a message can name them.
-const OTHERS: &[(u32, &str)] = &[
-    (9, "Q8_1"),
-    (15, "Q8_K"),
-    (16, "IQ2_XXS"),
-    (17, "IQ2_XS"),
-    (18, "IQ3_XXS"),
-    (19, "IQ1_S"),
-    (20, "IQ4_NL"),
-    (21, "IQ3_S"),
-    (22, "IQ2_S"),
-    (23, "IQ4_XS"),
-    (28, "F64"),
-    (29, "IQ1_M"),
-    (34, "TQ1_0"),
-    (35, "TQ2_0"),
-];
+const OTHERS: &[(u32, &str)] = &[(9, "Q8_1"), (15, "Q8_K"), (28, "F64"), (40, "NVFP4")];
 
 impl TensorType {
     /// The type with this number, or how a message names it.

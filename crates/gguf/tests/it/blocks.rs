@@ -83,9 +83,11 @@ fn blocks_hold_the_numbers_that_llama_cpp_reads() {
         match case.kind.as_str() {
             // Products with scales are computed in another order.
             "Q4_0" | "Q4_1" | "Q5_0" | "Q5_1" | "Q8_0" | "MXFP4" => check(&case, 1e-6, ""),
-            "Q4_K" | "Q5_K" => check(&case, 1e-3, &rounded),
+            "IQ4_NL" | "TQ1_0" | "TQ2_0" => check(&case, 1e-6, ""),
+            "Q4_K" | "Q5_K" | "IQ1_S" | "IQ3_S" | "IQ4_XS" => check(&case, 1e-3, &rounded),
             // Of 64 or 256 steps, half a step at most.
             "Q2_K" | "Q3_K" => check(&case, 0.02, &anew(6)),
+            "IQ1_M" | "IQ2_XXS" | "IQ2_XS" | "IQ2_S" | "IQ3_XXS" => check(&case, 0.02, &anew(6)),
             "Q6_K" => check(&case, 0.006, &anew(8)),
             other => panic!("{other} is not tested"),
         }

@@ -79,8 +79,8 @@ fn tensors_stay_within_the_file() {
 
 #[test]
 fn what_is_not_read_is_named_with_what_to_take_instead() {
-    let iq = File::default().tensor("t", &[1, 256], 16, vec![0; 66]);
-    check(&iq.write(), "tensor `t` is of the type IQ2_XXS, which is not read; take the safetensors");
+    let other = File::default().tensor("t", &[1, 256], 40, vec![0; 66]);
+    check(&other.write(), "tensor `t` is of the type NVFP4, which is not read; take the safetensors");
     let other = File::default()
         .text("general.architecture", "rwkv9")
         .text("general.base_model.0.repo_url", "https://hub/x");
