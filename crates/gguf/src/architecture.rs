@@ -20,6 +20,15 @@ pub enum Norms {
     PlusOne,
 }
 
+/// Which floats activations need.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Range {
+    /// What the file has.
+    OfFile,
+    /// bfloat16's: activations exceed float16.
+    Bf16,
+}
+
 /// Fields of `config.json` that only some architectures have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extra {
@@ -35,6 +44,18 @@ pub enum Extra {
     QwenExperts,
     /// Routed experts as Mixtral's.
     Mixtral,
+    /// Windows and routed experts of gpt-oss.
+    GptOss,
+    /// Granite's factors.
+    Granite,
+    /// Some layers without a rotation.
+    SmolLm3,
+    /// Which projections have a bias, in the words of Seed-OSS.
+    SeedOss,
+    /// Whether projections have a bias, in the words of ERNIE.
+    Ernie,
+    /// Whether projections of attention have a bias.
+    AttentionBias,
 }
 
 /// An architecture.
@@ -50,6 +71,8 @@ pub struct Architecture {
     pub rotary_rows: RotaryRows,
     /// Of all norms.
     pub norms: Norms,
+    /// Of activations.
+    pub range: Range,
     /// Further fields.
     pub extra: Extra,
     /// Names of tensors that differ from the common ones, or are not among them.
@@ -62,15 +85,28 @@ const PLAIN: Architecture = Architecture {
     class: "",
     rotary_rows: RotaryRows::AsPublished,
     norms: Norms::AsPublished,
+    range: Range::OfFile,
     extra: Extra::Nothing,
     names: &[],
 };
+const GEMMA: Architecture = Architecture { norms: Norms::PlusOne, range: Range::Bf16, ..PLAIN };
 
 /// Four norms around attention and MLP.
 const GEMMA_NORMS: &[(&str, &str)] = &[
     ("post_attention_norm", "post_attention_layernorm"),
     ("ffn_norm", "pre_feedforward_layernorm"),
     ("post_ffw_norm", "post_feedforward_layernorm"),
+];
+/// Norms behind attention and MLP.
+const LATE_NORMS: &[(&str, &str)] =
+    &[("post_attention_norm", "post_attention_layernorm"), ("post_ffw_norm", "post_feedforward_layernorm")];
+const GPT_OSS: &[(&str, &str)] = &[
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("attn_sinks", "self_attn.sinks"),
+    ("ffn_gate_inp", "mlp.router"),
+    ("ffn_gate_exps", "mlp.experts.gate_proj"),
+    ("ffn_up_exps", "mlp.experts.up_proj"),
+    ("ffn_down_exps", "mlp.experts.down_proj"),
 ];
 const QWEN_EXPERTS: &[(&str, &str)] = &[
     ("ffn_gate_inp", "mlp.gate"),
@@ -108,33 +144,78 @@ pub const ARCHITECTURES: &[Architecture] = &[
         name: "gemma",
         model_type: "gemma",
         class: "GemmaForCausalLM",
-        norms: Norms::PlusOne,
         extra: Extra::Gemma,
-        ..PLAIN
+        ..GEMMA
     },
     Architecture {
         name: "gemma2",
         model_type: "gemma2",
         class: "Gemma2ForCausalLM",
-        norms: Norms::PlusOne,
         extra: Extra::Gemma2,
         names: GEMMA_NORMS,
-        ..PLAIN
+        ..GEMMA
     },
     Architecture {
         name: "gemma3",
         model_type: "gemma3_text",
         class: "Gemma3ForCausalLM",
-        norms: Norms::PlusOne,
         extra: Extra::Gemma3,
         names: GEMMA_NORMS,
-        ..PLAIN
+        ..GEMMA
     },
     Architecture {
         name: "phi3",
         model_type: "phi3",
         class: "Phi3ForCausalLM",
         names: &[("ffn_up", "mlp.gate_up_proj")],
+        ..PLAIN
+    },
+    Architecture {
+        name: "gpt-oss",
+        model_type: "gpt_oss",
+        class: "GptOssForCausalLM",
+        range: Range::Bf16,
+        extra: Extra::GptOss,
+        names: GPT_OSS,
+        ..PLAIN
+    },
+    Architecture {
+        name: "granite",
+        model_type: "granite",
+        class: "GraniteForCausalLM",
+        rotary_rows: RotaryRows::SideBySide,
+        extra: Extra::Granite,
+        ..PLAIN
+    },
+    Architecture {
+        name: "smollm3",
+        model_type: "smollm3",
+        class: "SmolLM3ForCausalLM",
+        rotary_rows: RotaryRows::SideBySide,
+        extra: Extra::SmolLm3,
+        ..PLAIN
+    },
+    Architecture {
+        name: "olmo2",
+        model_type: "olmo2",
+        class: "Olmo2ForCausalLM",
+        extra: Extra::AttentionBias,
+        names: LATE_NORMS,
+        ..PLAIN
+    },
+    Architecture {
+        name: "seed_oss",
+        model_type: "seed_oss",
+        class: "SeedOssForCausalLM",
+        extra: Extra::SeedOss,
+        names: LATE_NORMS,
+        ..PLAIN
+    },
+    Architecture {
+        name: "ernie4_5",
+        model_type: "ernie4_5",
+        class: "Ernie4_5ForCausalLM",
+        extra: Extra::Ernie,
         ..PLAIN
     },
 ];

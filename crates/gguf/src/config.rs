@@ -26,6 +26,7 @@ pub fn of_model(
         &keys.key("attention.layer_norm_rms_epsilon"),
         keys.number("attention.layer_norm_rms_epsilon")?,
     )?;
+    let has = |name: &str| head.tensors.iter().any(|tensor| tensor.name == name);
     let mut config = object(json!({
         "architectures": [architecture.class],
         "model_type": architecture.model_type,
@@ -39,11 +40,11 @@ pub fn of_model(
         "rms_norm_eps": short(eps),
         "rope_theta": keys.number("rope.freq_base")?.map_or(10_000.0, short),
         "max_position_embeddings": keys.size("context_length")?,
-        "tie_word_embeddings": !head.tensors.iter().any(|tensor| tensor.name == "output.weight"),
+        "tie_word_embeddings": !has("output.weight"),
         "torch_dtype": dtype,
     }));
     rotary::add_to(&mut config, keys, &sizes, rotary)?;
-    extra(&mut config, keys, &sizes, architecture.extra)?;
+    extra(&mut config, keys, &sizes, architecture.extra, &has)?;
     for name in ["bos", "eos"] {
         if let Some(id) = metadata.count(&format!("tokenizer.ggml.{name}_token_id"))? {
             config.insert(format!("{name}_token_id"), Value::from(id));
@@ -64,7 +65,14 @@ fn short(number: f64) -> f64 {
     (number as f32).to_string().parse().unwrap_or(number)
 }
 
-fn extra(config: &mut Map<String, Value>, keys: Keys, sizes: &Sizes, extra: Extra) -> Result<(), Problem> {
+/// `has`: whether the file has a tensor.
+fn extra(
+    config: &mut Map<String, Value>,
+    keys: Keys,
+    sizes: &Sizes,
+    extra: Extra,
+    has: &dyn Fn(&str) -> bool,
+) -> Result<(), Problem> {
     let fields = match extra {
         Extra::Nothing => json!({}),
         Extra::Gemma => json!({ "hidden_activation": "gelu_pytorch_tanh" }),
@@ -93,9 +101,36 @@ fn extra(config: &mut Map<String, Value>, keys: Keys, sizes: &Sizes, extra: Extr
             "num_local_experts": keys.size("expert_count")?,
             "num_experts_per_tok": keys.size("expert_used_count")?,
         }),
+        Extra::GptOss => json!({
+            "num_local_experts": keys.size("expert_count")?,
+            "num_experts_per_tok": keys.size("expert_used_count")?,
+            "intermediate_size": keys.size("expert_feed_forward_length")?,
+            "sliding_window": keys.size("attention.sliding_window")?,
+        }),
+        Extra::Granite => json!({
+            "attention_multiplier": short(needed(keys, "attention.scale")?),
+            "embedding_multiplier": short(needed(keys, "embedding_scale")?),
+            "residual_multiplier": short(needed(keys, "residual_scale")?),
+            "logits_scaling": short(needed(keys, "logit_scale")?),
+            "attention_bias": has("blk.0.attn_q.bias"),
+            "mlp_bias": has("blk.0.ffn_up.bias"),
+        }),
+        // Files do not say which layers; llama.cpp leaves out every fourth, too.
+        Extra::SmolLm3 => json!({ "no_rope_layer_interval": 4 }),
+        Extra::SeedOss => json!({
+            "attention_bias": has("blk.0.attn_q.bias"),
+            "attention_out_bias": has("blk.0.attn_output.bias"),
+            "mlp_bias": has("blk.0.ffn_up.bias"),
+        }),
+        Extra::Ernie => json!({ "use_bias": has("blk.0.attn_q.bias") }),
+        Extra::AttentionBias => json!({ "attention_bias": has("blk.0.attn_q.bias") }),
     };
     config.extend(object(fields));
     Ok(())
+}
+
+fn needed(keys: Keys, name: &str) -> Result<f64, Problem> {
+    required(&keys.key(name), keys.number(name)?)
 }
 
 /// What Gemma's scores are divided by the square root of. Its models of 27 billion parameters, which have `large` layers,

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::architecture::{Architecture, Norms, RotaryRows};
+use crate::architecture::{Architecture, Norms, Range, RotaryRows};
 use crate::error::{Error, Problem};
 use crate::floats::FloatType;
 use crate::head::{Head, TensorInfo};
@@ -31,6 +31,7 @@ impl Placed<'_> {
     fn named_parts(&self, float: FloatType) -> Vec<(String, Part)> {
         let parts = parts(self.tensor.kind, &self.tensor.shape, float);
         let name = |part: &Part| match part.suffix {
+            _ if self.module.ends_with(".sinks") => self.module.clone(),
             "weight" => format!("{}.{}", self.module, self.suffix),
             suffix => format!("{}.{suffix}", self.module),
         };
@@ -61,17 +62,17 @@ pub fn placed<'a>(head: &'a Head, architecture: &Architecture) -> Result<Vec<Pla
     }
 }
 
-/// The type of a folder's floats. Gemma's activations need bfloat16's range; others have what the file has, and float16, which
-/// scales of packed blocks are in, where that is packed.
+/// The type of a folder's floats: what the architecture's activations need, else what the file has, and float16, which scales of
+/// packed blocks are in, where that is packed. A file of float32 alone keeps it.
 pub fn float_type(architecture: &Architecture, placed: &[Placed]) -> FloatType {
     let matrices = || placed.iter().map(|placed| placed.tensor).filter(|tensor| tensor.shape.len() > 1);
     let has = |kind: TensorType| matrices().any(|tensor| tensor.kind == kind);
     let packed = matrices().any(|tensor| matches!(Form::of(tensor.kind), Form::Affine { .. }));
-    match architecture.norms {
-        Norms::PlusOne => FloatType::Bf16,
-        Norms::AsPublished if packed || has(TensorType::F16) => FloatType::F16,
-        Norms::AsPublished if has(TensorType::Bf16) || has(TensorType::Mxfp4) => FloatType::Bf16,
-        Norms::AsPublished => FloatType::F32,
+    match architecture.range {
+        _ if matrices().all(|tensor| tensor.kind == TensorType::F32) => FloatType::F32,
+        Range::Bf16 => FloatType::Bf16,
+        Range::OfFile if packed || has(TensorType::F16) => FloatType::F16,
+        Range::OfFile => FloatType::Bf16,
     }
 }
 

@@ -96,8 +96,12 @@ pub fn llama(kind: u32, matrix: impl Fn(&str, u64) -> Vec<u8>) -> File {
 
 /// A file with sizes and norms, and a tokenizer of bytes.
 pub fn base(architecture: &str) -> File {
-    sized(File::default(), architecture)
-        .text("tokenizer.ggml.model", "gpt2")
+    tokenized(sized(File::default(), architecture))
+}
+
+/// With a tokenizer of bytes.
+pub fn tokenized(file: File) -> File {
+    file.text("tokenizer.ggml.model", "gpt2")
         .text("tokenizer.ggml.pre", "smollm")
         .texts(
             "tokenizer.ggml.tokens",

@@ -11,6 +11,7 @@ mod draft_heads;
 mod embedders;
 mod environment;
 mod expert_memory;
+mod gguf;
 mod golden;
 mod kv_bits;
 mod loading;
