@@ -41,7 +41,7 @@ pub enum Origin {
 pub fn packing(kind: TensorType) -> Option<(usize, Origin)> {
     use TensorType::*;
     match kind {
-        F32 | F16 | Bf16 | Mxfp4 => None,
+        F32 | F16 | Bf16 | Mxfp4 | Nvfp4 => None,
         Q4_0 | Q4_1 | Q4_K => Some((4, Origin::Kept)),
         Q5_0 | Q5_1 | Q5_K => Some((5, Origin::Kept)),
         Q8_0 => Some((8, Origin::Kept)),
@@ -59,7 +59,7 @@ pub fn for_each_group(kind: TensorType, bytes: &[u8], take: &mut dyn FnMut(Group
     use TensorType::*;
     for block in bytes.chunks_exact(kind.block_bytes()) {
         match kind {
-            F32 | F16 | Bf16 | Mxfp4 => {}
+            F32 | F16 | Bf16 | Mxfp4 | Nvfp4 => {}
             Q4_0 => take(group_of_8(block, &nibbles(&block[2..]), 8.0)),
             Q4_1 => take(group_with_minimum(block, nibbles(&block[4..]))),
             Q5_0 => take(group_of_8(block, &fifth_bits(&block[2..6], nibbles(&block[6..])), 16.0)),

@@ -4,6 +4,9 @@ use crate::blocks::{self, GROUP, Origin, packing};
 use crate::floats::{self, FloatType};
 use crate::tensor_type::TensorType;
 
+/// Elements that share a scale of NVFP4.
+pub const NVFP4_GROUP: usize = 16;
+
 /// How a tensor is stored in the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
@@ -16,6 +19,8 @@ pub enum Form {
     },
     /// MLX's mode of this name.
     Mxfp4,
+    /// MLX's mode of this name.
+    Nvfp4,
 }
 
 impl Form {
@@ -23,8 +28,11 @@ impl Form {
     pub fn of(kind: TensorType) -> Self {
         match packing(kind) {
             Some((bits, _)) => Self::Affine { bits },
-            None if kind == TensorType::Mxfp4 => Self::Mxfp4,
-            None => Self::Floats,
+            None => match kind {
+                TensorType::Mxfp4 => Self::Mxfp4,
+                TensorType::Nvfp4 => Self::Nvfp4,
+                _ => Self::Floats,
+            },
         }
     }
 }
@@ -67,6 +75,10 @@ pub fn parts(kind: TensorType, shape: &[usize], float: FloatType) -> Vec<Part> {
             part("weight", "U32", with_columns(columns / 8), 4),
             part("scales", "U8", with_columns(columns / GROUP), 1),
         ],
+        Form::Nvfp4 => vec![
+            part("weight", "U32", with_columns(columns / 8), 4),
+            part("scales", "U8", with_columns(columns / NVFP4_GROUP), 1),
+        ],
     }
 }
 
@@ -91,6 +103,7 @@ pub fn convert(kind: TensorType, bytes: &[u8], float: FloatType, subtract: f32) 
         }
         Form::Affine { bits } => affine(kind, bytes, float, bits),
         Form::Mxfp4 => (mxfp4(bytes), Kept::Exactly),
+        Form::Nvfp4 => (nvfp4(bytes), Kept::Exactly),
     }
 }
 
@@ -115,6 +128,23 @@ fn mxfp4(bytes: &[u8]) -> Vec<Vec<u8>> {
     for block in bytes.chunks_exact(TensorType::Mxfp4.block_bytes()) {
         scales.push(block[0]);
         push_codes(&blocks::nibbles(&block[1..]), 4, &mut codes);
+    }
+    vec![codes, scales]
+}
+
+/// Blocks of four scales and four groups of 8 bytes, in whose low halves the first 8 codes of a group are.
+fn nvfp4(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let (mut codes, mut scales) = (Vec::new(), Vec::new());
+    for block in bytes.chunks_exact(TensorType::Nvfp4.block_bytes()) {
+        let (of_groups, groups) = block.split_at(4);
+        // ggml knows no sign of a scale, and zero where others have no number.
+        scales.extend(of_groups.iter().map(|scale| if scale & 0x7F == 0x7F { 0 } else { scale & 0x7F }));
+        for group in groups.as_chunks::<8>().0 {
+            let pair = |at: usize| group[at] & 15 | group[at + 1] << 4;
+            let late_pair = |at: usize| group[at] >> 4 | group[at + 1] & 0xF0;
+            codes.extend([0, 2, 4, 6].map(pair));
+            codes.extend([0, 2, 4, 6].map(late_pair));
+        }
     }
     vec![codes, scales]
 }

@@ -20,6 +20,7 @@ pub enum TensorType {
     Q5_K,
     Q6_K,
     Mxfp4,
+    Nvfp4,
     IQ1_S,
     IQ1_M,
     IQ2_XXS,
@@ -62,10 +63,11 @@ const TYPES: &[(u32, TensorType, &str, usize, usize)] = &[
     (34, TQ1_0, "TQ1_0", 256, 54),
     (35, TQ2_0, "TQ2_0", 256, 66),
     (39, Mxfp4, "MXFP4", 32, 17),
+    (40, Nvfp4, "NVFP4", 64, 36),
 ];
 
 /// Types that are not read, so that a message can name them.
-const OTHERS: &[(u32, &str)] = &[(9, "Q8_1"), (15, "Q8_K"), (28, "F64"), (40, "NVFP4")];
+const OTHERS: &[(u32, &str)] = &[(9, "Q8_1"), (15, "Q8_K"), (28, "F64"), (41, "Q1_0")];
 
 impl TensorType {
     /// The type with this number, or how a message names it.

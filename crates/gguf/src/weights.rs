@@ -8,12 +8,13 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::architecture::{Architecture, Norms, Range, RotaryRows};
+use crate::blocks::GROUP;
 use crate::error::{Error, Problem};
 use crate::floats::FloatType;
 use crate::head::{Head, TensorInfo};
 use crate::rotary;
 use crate::sizes::Sizes;
-use crate::stored::{Form, Kept, Part, convert, parts};
+use crate::stored::{Form, Kept, NVFP4_GROUP, Part, convert, parts};
 use crate::tensor_type::TensorType;
 
 /// A tensor with its place in the folder.
@@ -92,11 +93,12 @@ pub fn quantization(placed: &[Placed]) -> Option<Value> {
 }
 
 fn section(form: Form) -> Map<String, Value> {
-    let (bits, mode) = match form {
-        Form::Affine { bits } => (bits, "affine"),
-        Form::Mxfp4 | Form::Floats => (4, "mxfp4"),
+    let (group, bits, mode) = match form {
+        Form::Affine { bits } => (GROUP, bits, "affine"),
+        Form::Nvfp4 => (NVFP4_GROUP, 4, "nvfp4"),
+        Form::Mxfp4 | Form::Floats => (GROUP, 4, "mxfp4"),
     };
-    let fields = [("group_size", json!(32)), ("bits", json!(bits)), ("mode", json!(mode))];
+    let fields = [("group_size", json!(group)), ("bits", json!(bits)), ("mode", json!(mode))];
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 

@@ -12,11 +12,12 @@ from gguf import quants
 from gguf.quants import dequantize
 
 TYPES = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "MXFP4", "IQ4_NL",
-         "IQ4_XS", "TQ1_0", "TQ2_0", "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"]
+         "IQ4_XS", "TQ1_0", "TQ2_0", "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "NVFP4"]
 # Where float16 numbers are in a block.
 FLOATS = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
           "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "MXFP4": [], "IQ4_NL": [0], "IQ4_XS": [0], "TQ1_0": [52],
-          "TQ2_0": [64], "IQ1_S": [0], "IQ1_M": [], "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0]}
+          "TQ2_0": [64], "IQ1_S": [0], "IQ1_M": [], "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0],
+          "NVFP4": []}
 random = np.random.default_rng(7)
 cases = []
 for name in TYPES:
@@ -28,6 +29,9 @@ for name in TYPES:
         blocks[:, at:at + 2] = scale.view(np.uint8).reshape(-1, 2)
     if name == "MXFP4":
         blocks[:, 0] = random.integers(118, 130, len(blocks))
+    if name == "NVFP4":  # scales without a sign; the last one is what stands for zero
+        blocks[:, :4] = random.integers(40, 72, (len(blocks), 4))
+        blocks[-1, 3] = 0x7F
     if name == "TQ1_0":  # five digits of base three in a byte, as it is written
         digits = random.integers(0, 3, (len(blocks), elements)).astype(np.float32) - 1
         blocks[:, :52] = quants.TQ1_0.quantize_blocks(digits)[:, :52]

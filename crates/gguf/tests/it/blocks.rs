@@ -45,16 +45,31 @@ fn codes(bytes: &[u8], bits: usize) -> Vec<f32> {
     (0..COLUMNS).map(|at| code(at) as f32).collect()
 }
 
+fn e8m0(scale: u8) -> f32 {
+    2.0_f32.powi(i32::from(scale) - 127)
+}
+
+/// Four bits of exponent, three of fraction.
+fn e4m3(scale: u8) -> f32 {
+    let (exponent, fraction) = (i32::from(scale >> 3), f32::from(scale & 7) / 8.0);
+    match exponent {
+        0 => fraction * 2.0_f32.powi(-6),
+        exponent => (1.0 + fraction) * 2.0_f32.powi(exponent - 7),
+    }
+}
+
 /// MLX's numbers of a packed weight.
 fn unpacked(folder: &Folder, module: &str) -> Vec<f32> {
     let [weight, scales] = ["weight", "scales"].map(|part| folder.tensor(&format!("{module}.{part}")).2);
     let bits = weight.len() * 8 / COLUMNS;
     let codes = codes(&weight, bits);
-    if folder.json("config.json")["quantization"]["mode"] == "mxfp4" {
+    let mode = folder.json("config.json")["quantization"]["mode"].clone();
+    if mode != "affine" {
         let e2m1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
         let number = |code: f32| if code < 8.0 { e2m1[code as usize] } else { -e2m1[code as usize - 8] };
-        let scale = |at: usize| 2.0_f32.powi(i32::from(scales[at]) - 127);
-        return codes.iter().enumerate().map(|(at, code)| number(*code) * scale(at / 32)).collect();
+        let group = COLUMNS / scales.len();
+        let scale = |at: usize| if mode == "mxfp4" { e8m0(scales[at]) } else { e4m3(scales[at]) };
+        return codes.iter().enumerate().map(|(at, code)| number(*code) * scale(at / group)).collect();
     }
     let (scales, biases) = (halves(&scales), halves(&folder.tensor(&format!("{module}.biases")).2));
     codes.iter().enumerate().map(|(at, code)| scales[at / 32] * code + biases[at / 32]).collect()
@@ -82,7 +97,7 @@ fn blocks_hold_the_numbers_that_llama_cpp_reads() {
             |bits: usize| format!("1 tensor of {} packed anew with {bits} bits in groups of 32", case.kind);
         match case.kind.as_str() {
             // Products with scales are computed in another order.
-            "Q4_0" | "Q4_1" | "Q5_0" | "Q5_1" | "Q8_0" | "MXFP4" => check(&case, 1e-6, ""),
+            "Q4_0" | "Q4_1" | "Q5_0" | "Q5_1" | "Q8_0" | "MXFP4" | "NVFP4" => check(&case, 1e-6, ""),
             "IQ4_NL" | "TQ1_0" | "TQ2_0" => check(&case, 1e-6, ""),
             "Q4_K" | "Q5_K" | "IQ1_S" | "IQ3_S" | "IQ4_XS" => check(&case, 1e-3, &rounded),
             // Of 64 or 256 steps, half a step at most.

@@ -79,8 +79,8 @@ fn tensors_stay_within_the_file() {
 
 #[test]
 fn what_is_not_read_is_named_with_what_to_take_instead() {
-    let other = File::default().tensor("t", &[1, 256], 40, vec![0; 66]);
-    check(&other.write(), "tensor `t` is of the type NVFP4, which is not read; take the safetensors");
+    let other = File::default().tensor("t", &[1, 256], 41, vec![0; 66]);
+    check(&other.write(), "tensor `t` is of the type Q1_0, which is not read; take the safetensors");
     let other = File::default()
         .text("general.architecture", "rwkv9")
         .text("general.base_model.0.repo_url", "https://hub/x");
@@ -88,6 +88,8 @@ fn what_is_not_read_is_named_with_what_to_take_instead() {
     check(&other.write(), "take the safetensors that the file was made from (https://hub/x)");
     let unknown = llama(F32, floats).floats_tensor("blk.0.ssm_a.weight", &[1], &[1.0]);
     check(&unknown.write(), "llama files with a tensor `blk.0.ssm_a.weight` are not known");
+    let scaled = llama(F32, floats).floats_tensor("blk.0.attn_q.scale", &[1], &[0.5]);
+    check(&scaled.write(), "llama files with a tensor `blk.0.attn_q.scale` are not known");
     let twice = llama(F32, floats).floats_tensor("output_norm.weight", &[1], &[1.0]);
     check(&twice.write(), "tensor `output_norm.weight` is there twice");
     check(&base("llama").write(), "`token_embd.weight` is missing");
