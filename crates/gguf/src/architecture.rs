@@ -1,6 +1,18 @@
 //! The architectures that are read: llama.cpp's name, the name in `config.json`, and how their tensors differ.
 //!
+//! Start at [`ARCHITECTURES`].
+//!
 //! Source: llama.cpp `gguf-py/gguf/constants.py` (names) and `conversion/` (what is changed on the way into a file).
+
+mod names;
+mod table;
+
+use crate::error::Problem;
+use crate::metadata::Metadata;
+
+use names::{NAMES, TOP};
+pub use table::ARCHITECTURES;
+use table::{MINISTRAL3, MIXTRAL};
 
 /// What the rows of a rotation's projections look like in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +30,15 @@ pub enum Norms {
     AsPublished,
     /// `weight + 1`, where the checkpoint has `weight`.
     PlusOne,
+}
+
+/// How norms are computed: where the file says their epsilon, and the field of `config.json`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Epsilon {
+    /// The key without its prefix.
+    pub key: &'static str,
+    /// The field.
+    pub field: &'static str,
 }
 
 /// Which floats activations need.
@@ -56,6 +77,28 @@ pub enum Extra {
     Ernie,
     /// Whether projections of attention have a bias.
     AttentionBias,
+    /// Routed experts and one that computes every token, as Qwen1.5's and Qwen2's.
+    Qwen2Experts,
+    /// A part of each head rotates, and queries, keys and values may have a bias.
+    Glm4,
+    /// Routed experts as DeepSeek names them, and GLM's heads.
+    Glm4Experts,
+    /// Layers with a window, which alone rotate.
+    Exaone4,
+    /// Command R's factor of logits, biases and norms of queries.
+    Cohere,
+    /// Command R's factor of logits, and windows.
+    Cohere2,
+    /// Biases everywhere.
+    StarCoder2,
+    /// A part of each head rotates.
+    PartialRotation,
+    /// Whether queries and keys are normalized.
+    Hunyuan,
+    /// A rotation whose queries grow with their position.
+    Ministral3,
+    /// Which layers are convolutions.
+    Lfm2,
 }
 
 /// An architecture.
@@ -71,205 +114,71 @@ pub struct Architecture {
     pub rotary_rows: RotaryRows,
     /// Of all norms.
     pub norms: Norms,
+    /// Of all norms.
+    pub epsilon: Epsilon,
     /// Of activations.
     pub range: Range,
     /// Further fields.
     pub extra: Extra,
-    /// Names of tensors that differ from the common ones, or are not among them.
+    /// Modules of layers that differ from the common ones, or are not among them.
     pub names: &'static [(&'static str, &'static str)],
+    /// Modules outside of layers, likewise.
+    pub top: &'static [(&'static str, &'static str)],
+    /// Tensors of layers that are no weight and no bias of a module.
+    pub tensors: &'static [(&'static str, &'static str)],
 }
 
-const PLAIN: Architecture = Architecture {
-    name: "",
-    model_type: "",
-    class: "",
-    rotary_rows: RotaryRows::AsPublished,
-    norms: Norms::AsPublished,
-    range: Range::OfFile,
-    extra: Extra::Nothing,
-    names: &[],
-};
-const GEMMA: Architecture = Architecture { norms: Norms::PlusOne, range: Range::Bf16, ..PLAIN };
+/// Where a tensor belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// `model.layers.3.self_attn.q_proj`, or the whole name of a tensor that no module has.
+    pub module: String,
+    /// `weight` or `bias`; nothing where `module` is the whole name.
+    pub suffix: Option<&'static str>,
+}
 
-/// Four norms around attention and MLP.
-const GEMMA_NORMS: &[(&str, &str)] = &[
-    ("post_attention_norm", "post_attention_layernorm"),
-    ("ffn_norm", "pre_feedforward_layernorm"),
-    ("post_ffw_norm", "post_feedforward_layernorm"),
-];
-/// Norms behind attention and MLP.
-const LATE_NORMS: &[(&str, &str)] =
-    &[("post_attention_norm", "post_attention_layernorm"), ("post_ffw_norm", "post_feedforward_layernorm")];
-const GPT_OSS: &[(&str, &str)] = &[
-    ("post_attention_norm", "post_attention_layernorm"),
-    ("attn_sinks", "self_attn.sinks"),
-    ("ffn_gate_inp", "mlp.router"),
-    ("ffn_gate_exps", "mlp.experts.gate_proj"),
-    ("ffn_up_exps", "mlp.experts.up_proj"),
-    ("ffn_down_exps", "mlp.experts.down_proj"),
-];
-const QWEN_EXPERTS: &[(&str, &str)] = &[
-    ("ffn_gate_inp", "mlp.gate"),
-    ("ffn_gate_exps", "mlp.switch_mlp.gate_proj"),
-    ("ffn_up_exps", "mlp.switch_mlp.up_proj"),
-    ("ffn_down_exps", "mlp.switch_mlp.down_proj"),
-];
-const MIXTRAL_EXPERTS: &[(&str, &str)] = &[
-    ("ffn_gate_inp", "block_sparse_moe.gate"),
-    ("ffn_gate_exps", "block_sparse_moe.switch_mlp.gate_proj"),
-    ("ffn_up_exps", "block_sparse_moe.switch_mlp.up_proj"),
-    ("ffn_down_exps", "block_sparse_moe.switch_mlp.down_proj"),
-];
-
-/// Every architecture. Files of `llama` with experts are Mixtral's.
-pub const ARCHITECTURES: &[Architecture] = &[
-    Architecture {
-        name: "llama",
-        model_type: "llama",
-        class: "LlamaForCausalLM",
-        rotary_rows: RotaryRows::SideBySide,
-        ..PLAIN
-    },
-    Architecture { name: "qwen2", model_type: "qwen2", class: "Qwen2ForCausalLM", ..PLAIN },
-    Architecture { name: "qwen3", model_type: "qwen3", class: "Qwen3ForCausalLM", ..PLAIN },
-    Architecture {
-        name: "qwen3moe",
-        model_type: "qwen3_moe",
-        class: "Qwen3MoeForCausalLM",
-        extra: Extra::QwenExperts,
-        names: QWEN_EXPERTS,
-        ..PLAIN
-    },
-    Architecture {
-        name: "gemma",
-        model_type: "gemma",
-        class: "GemmaForCausalLM",
-        extra: Extra::Gemma,
-        ..GEMMA
-    },
-    Architecture {
-        name: "gemma2",
-        model_type: "gemma2",
-        class: "Gemma2ForCausalLM",
-        extra: Extra::Gemma2,
-        names: GEMMA_NORMS,
-        ..GEMMA
-    },
-    Architecture {
-        name: "gemma3",
-        model_type: "gemma3_text",
-        class: "Gemma3ForCausalLM",
-        extra: Extra::Gemma3,
-        names: GEMMA_NORMS,
-        ..GEMMA
-    },
-    Architecture {
-        name: "phi3",
-        model_type: "phi3",
-        class: "Phi3ForCausalLM",
-        names: &[("ffn_up", "mlp.gate_up_proj")],
-        ..PLAIN
-    },
-    Architecture {
-        name: "gpt-oss",
-        model_type: "gpt_oss",
-        class: "GptOssForCausalLM",
-        range: Range::Bf16,
-        extra: Extra::GptOss,
-        names: GPT_OSS,
-        ..PLAIN
-    },
-    Architecture {
-        name: "granite",
-        model_type: "granite",
-        class: "GraniteForCausalLM",
-        rotary_rows: RotaryRows::SideBySide,
-        extra: Extra::Granite,
-        ..PLAIN
-    },
-    Architecture {
-        name: "smollm3",
-        model_type: "smollm3",
-        class: "SmolLM3ForCausalLM",
-        rotary_rows: RotaryRows::SideBySide,
-        extra: Extra::SmolLm3,
-        ..PLAIN
-    },
-    Architecture {
-        name: "olmo2",
-        model_type: "olmo2",
-        class: "Olmo2ForCausalLM",
-        extra: Extra::AttentionBias,
-        names: LATE_NORMS,
-        ..PLAIN
-    },
-    Architecture {
-        name: "seed_oss",
-        model_type: "seed_oss",
-        class: "SeedOssForCausalLM",
-        extra: Extra::SeedOss,
-        names: LATE_NORMS,
-        ..PLAIN
-    },
-    Architecture {
-        name: "ernie4_5",
-        model_type: "ernie4_5",
-        class: "Ernie4_5ForCausalLM",
-        extra: Extra::Ernie,
-        ..PLAIN
-    },
-];
-
-/// `llama` with experts.
-const MIXTRAL: Architecture = Architecture {
-    name: "llama",
-    model_type: "mixtral",
-    class: "MixtralForCausalLM",
-    rotary_rows: RotaryRows::SideBySide,
-    extra: Extra::Mixtral,
-    names: MIXTRAL_EXPERTS,
-    ..PLAIN
-};
-
-/// Parts of layers by llama.cpp's names.
-const NAMES: &[(&str, &str)] = &[
-    ("attn_norm", "input_layernorm"),
-    ("ffn_norm", "post_attention_layernorm"),
-    ("attn_q", "self_attn.q_proj"),
-    ("attn_k", "self_attn.k_proj"),
-    ("attn_v", "self_attn.v_proj"),
-    ("attn_qkv", "self_attn.qkv_proj"),
-    ("attn_output", "self_attn.o_proj"),
-    ("attn_q_norm", "self_attn.q_norm"),
-    ("attn_k_norm", "self_attn.k_norm"),
-    ("ffn_gate", "mlp.gate_proj"),
-    ("ffn_up", "mlp.up_proj"),
-    ("ffn_down", "mlp.down_proj"),
-];
-/// Tensors outside of layers.
-const TOP: &[(&str, &str)] =
-    &[("token_embd", "model.embed_tokens"), ("output_norm", "model.norm"), ("output", "lm_head")];
+/// The number of a tensor's layer and its name there.
+pub fn layer(tensor: &str) -> Option<(usize, &str)> {
+    let (layer, part) = tensor.strip_prefix("blk.")?.split_once('.')?;
+    Some((layer.parse().ok()?, part))
+}
 
 impl Architecture {
-    /// The architecture with llama.cpp's name, for a model with so many experts.
-    pub fn of(name: &str, experts: usize) -> Option<&'static Self> {
-        let found = ARCHITECTURES.iter().find(|architecture| architecture.name == name)?;
-        match (found.name, experts) {
-            ("llama", 1..) => Some(&MIXTRAL),
-            _ => Some(found),
-        }
+    /// The architecture with llama.cpp's name. Models of several architectures share some of the names.
+    pub fn of(name: &str, metadata: Metadata) -> Result<Option<&'static Self>, Problem> {
+        let is_above_zero = |key: &str| -> Result<bool, Problem> {
+            Ok(metadata.number(&format!("{name}.{key}"))?.is_some_and(|number| number > 0.0))
+        };
+        Ok(match name {
+            "llama" if is_above_zero("expert_count")? => Some(&MIXTRAL),
+            "mistral3" if is_above_zero("attention.temperature_scale")? => Some(&MINISTRAL3),
+            _ => ARCHITECTURES.iter().find(|architecture| architecture.name == name),
+        })
     }
 
-    /// The module that a tensor belongs to and the last part of its name: `model.layers.3.self_attn.q_proj`, `weight`.
-    pub fn module(&self, tensor: &str) -> Option<(String, &'static str)> {
-        let (module, suffix) = tensor.rsplit_once('.')?;
-        let suffix = ["weight", "bias"].into_iter().find(|known| *known == suffix)?;
-        if let Some((_, name)) = TOP.iter().find(|(known, _)| *known == module) {
-            return Some(((*name).to_owned(), suffix));
+    /// Where a tensor belongs.
+    pub fn place(&self, tensor: &str) -> Option<Place> {
+        let layer = layer(tensor);
+        let part = layer.map_or(tensor, |(_, part)| part);
+        if let Some((layer, _)) = layer
+            && let Some(name) = find(part, self.tensors)
+        {
+            return Some(Place { module: in_layer(layer, name), suffix: None });
         }
-        let (layer, part) = module.strip_prefix("blk.")?.split_once('.')?;
-        let layer: usize = layer.parse().ok()?;
-        let (_, name) = self.names.iter().chain(NAMES).find(|(known, _)| *known == part)?;
-        Some((format!("model.layers.{layer}.{name}"), suffix))
+        let (part, suffix) = part.rsplit_once('.')?;
+        let suffix = ["weight", "bias"].into_iter().find(|known| *known == suffix)?;
+        let module = match layer {
+            Some((layer, _)) => in_layer(layer, find(part, self.names).or_else(|| find(part, NAMES))?),
+            None => find(part, self.top).or_else(|| find(part, TOP))?.to_owned(),
+        };
+        Some(Place { module, suffix: Some(suffix) })
     }
+}
+
+fn find(part: &str, names: &[(&str, &'static str)]) -> Option<&'static str> {
+    names.iter().find(|(known, _)| *known == part).map(|(_, name)| *name)
+}
+
+fn in_layer(layer: usize, name: &str) -> String {
+    format!("model.layers.{layer}.{name}")
 }

@@ -18,7 +18,7 @@ use crate::stored::{Form, Kept};
 use crate::summary::Summary;
 use crate::tensor_type::TensorType;
 use crate::tokenizer::Tokenizer;
-use crate::weights::{self, Outcome, Plan, float_type, placed};
+use crate::weights::{self, Outcome, Plan, float_type, is_behind, placed};
 
 /// Most bytes of a tensor with factors of a rotation: heads are far smaller.
 const FACTORS_BYTES_MAX: u64 = 1 << 16;
@@ -73,28 +73,33 @@ impl Gguf {
             let path = folder.join(name);
             fs::write(&path, format!("{value}\n")).map_err(|error| Error::Io { path, error })?;
         }
-        Ok(Written { changes: changes(&outcome, &parts.plan) })
+        let mut changes = changes(&outcome, &parts.plan);
+        let behind =
+            self.head.tensors.iter().filter(|tensor| is_behind(tensor, parts.plan.sizes.layers)).count();
+        if behind > 0 {
+            changes.push(format!("{behind} tensors of layers that predict further tokens left out"));
+        }
+        Ok(Written { changes })
     }
 
     fn parts(&self) -> Result<Parts<'_>, Problem> {
         let metadata = Metadata(&self.head.metadata);
         let architecture = self.architecture(metadata)?;
-        let placed = placed(&self.head, architecture)?;
+        let sizes = Sizes::read(Keys::new(metadata, architecture))?;
+        let placed = placed(&self.head, architecture, sizes.layers)?;
         let float = float_type(architecture, &placed);
         let rotary = self.rotary_tensors()?;
         let mut config = config::of_model(&self.head, architecture, &rotary, float.in_config())?;
         if let Some(quantization) = weights::quantization(&placed) {
             config.insert("quantization".to_owned(), quantization);
         }
-        let sizes = Sizes::read(Keys::new(metadata, architecture))?;
         Ok(Parts { config, plan: Plan { placed, float, sizes, architecture } })
     }
 
     fn architecture(&self, metadata: Metadata) -> Result<&'static Architecture, Problem> {
         const KEY: &str = "general.architecture";
         let name = required(KEY, metadata.text(KEY)?)?;
-        let experts = metadata.count(&format!("{name}.expert_count"))?.unwrap_or(0);
-        Architecture::of(name, experts).ok_or_else(|| {
+        Architecture::of(name, metadata)?.ok_or_else(|| {
             let known: Vec<&str> = ARCHITECTURES.iter().map(|architecture| architecture.name).collect();
             Problem::unsupported(format!(
                 "the architecture {name} is not read from GGUF (read are {})",

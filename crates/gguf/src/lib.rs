@@ -10,6 +10,7 @@ mod architecture;
 mod blocks;
 mod config;
 mod error;
+mod extra;
 mod floats;
 mod folder;
 mod head;

@@ -31,6 +31,15 @@ impl<'a> Metadata<'a> {
         Ok(self.read(key, "a whole number", small)?.map(|count| count as usize))
     }
 
+    /// A number of things for each layer, or one for all, if it is there.
+    pub fn counts(self, key: &str) -> Result<Option<Vec<usize>>, Problem> {
+        let small = |number: i64| u32::try_from(number).ok().map(|number| number as usize);
+        self.read(key, "whole numbers", |value| match value {
+            Value::List(List::Integers(numbers)) => numbers.iter().map(|number| small(*number)).collect(),
+            one => one.as_i64().and_then(small).map(|number| vec![number]),
+        })
+    }
+
     /// A number, if it is there.
     pub fn number(self, key: &str) -> Result<Option<f64>, Problem> {
         self.read(key, "a number", Value::as_f64)

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::config::{object, short};
 use crate::error::Problem;
 use crate::metadata::required;
 use crate::sizes::{Keys, Sizes};
@@ -33,17 +34,29 @@ pub fn add_to(
     sizes: &Sizes,
     tensors: &RotaryTensors,
 ) -> Result<(), Problem> {
-    let dims = keys.count("rope.dimension_count")?.unwrap_or(sizes.head_dim);
+    let dims = rotated(keys, sizes)?;
     if dims != sizes.head_dim {
-        if dims == 0 || dims > sizes.head_dim {
-            return Err(Problem::unsupported(format!("`{}` is {dims}", keys.key("rope.dimension_count"))));
-        }
-        config.insert("partial_rotary_factor".to_owned(), Value::from(dims as f64 / sizes.head_dim as f64));
+        config.insert("partial_rotary_factor".to_owned(), Value::from(part(keys, sizes)?));
     }
     if let Some(scaling) = scaling(config, keys, dims, tensors)? {
         config.insert("rope_scaling".to_owned(), scaling);
     }
     Ok(())
+}
+
+/// How much of a head turns.
+pub fn part(keys: Keys, sizes: &Sizes) -> Result<f64, Problem> {
+    Ok(rotated(keys, sizes)? as f64 / sizes.head_dim as f64)
+}
+
+/// Elements of a head that turn.
+fn rotated(keys: Keys, sizes: &Sizes) -> Result<usize, Problem> {
+    const NAME: &str = "rope.dimension_count";
+    let dims = keys.count(NAME)?.unwrap_or(sizes.head_dim);
+    match dims {
+        dims if dims > 0 && dims <= sizes.head_dim => Ok(dims),
+        _ => Err(Problem::unsupported(format!("`{}` is {dims}", keys.key(NAME)))),
+    }
 }
 
 fn scaling(
@@ -69,9 +82,15 @@ fn scaling(
         (None | Some("linear"), Some(factor)) => Ok(Some(json!({ "rope_type": "linear", "factor": factor }))),
         (Some("yarn"), Some(factor)) => {
             let trained = required(&keys.key("rope.scaling.original_context_length"), trained)?;
-            Ok(Some(json!({
+            let mut yarn = object(json!({
                 "rope_type": "yarn", "factor": factor, "original_max_position_embeddings": trained
-            })))
+            }));
+            for name in ["beta_fast", "beta_slow"] {
+                if let Some(beta) = keys.number(&format!("rope.scaling.yarn_{name}"))? {
+                    yarn.insert(name.to_owned(), Value::from(short(beta)));
+                }
+            }
+            Ok(Some(Value::Object(yarn)))
         }
         (Some(kind), _) => Err(Problem::unsupported(format!(
             "`{}` is {kind} (read are none, linear and yarn with a factor)",

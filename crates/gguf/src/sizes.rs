@@ -6,7 +6,7 @@ use crate::metadata::{Metadata, required};
 
 /// Sizes that several fields depend on.
 pub struct Sizes {
-    /// Layers.
+    /// Layers of the model itself.
     pub layers: usize,
     /// Width of the residual stream.
     pub hidden: usize,
@@ -41,6 +41,16 @@ impl<'a> Keys<'a> {
         self.metadata.count(&self.key(name))
     }
 
+    /// A number of things for each layer, or one for all, if it is there.
+    pub fn counts(self, name: &str) -> Result<Option<Vec<usize>>, Problem> {
+        self.metadata.counts(&self.key(name))
+    }
+
+    /// A truth value, if it is there.
+    pub fn truth(self, name: &str) -> Result<Option<bool>, Problem> {
+        self.metadata.truth(&self.key(name))
+    }
+
     /// A number, if it is there.
     pub fn number(self, name: &str) -> Result<Option<f64>, Problem> {
         self.metadata.number(&self.key(name))
@@ -68,10 +78,33 @@ impl Sizes {
                 keys.key("attention.value_length")
             )));
         }
-        let kv_heads = keys.count("attention.head_count_kv")?.unwrap_or(heads);
+        let kv_heads = kv_heads(keys)?.unwrap_or(heads);
         if kv_heads == 0 || head_dim < 2 || !head_dim.is_multiple_of(2) {
             return Err(Problem::unsupported(format!("heads of {head_dim} elements, {kv_heads} of keys")));
         }
-        Ok(Self { layers: keys.size("block_count")?, hidden, heads, kv_heads, head_dim })
+        Ok(Self { layers: layers(keys)?, hidden, heads, kv_heads, head_dim })
+    }
+}
+
+/// Layers of the model itself: those behind it predict further tokens.
+pub fn layers(keys: Keys) -> Result<usize, Problem> {
+    let (all, further) = (keys.size("block_count")?, keys.count("nextn_predict_layers")?.unwrap_or(0));
+    let own = all.checked_sub(further).filter(|own| *own > 0);
+    own.ok_or_else(|| {
+        Problem::broken(format!("`{}` is {further} of {all} layers", keys.key("nextn_predict_layers")))
+    })
+}
+
+/// Heads of the layers that have any.
+fn kv_heads(keys: Keys) -> Result<Option<usize>, Problem> {
+    const NAME: &str = "attention.head_count_kv";
+    let mut counts = keys.counts(NAME)?.unwrap_or_default();
+    let is_list = !counts.is_empty();
+    counts.retain(|count| *count > 0);
+    counts.dedup();
+    match counts.as_slice() {
+        [] => Ok(is_list.then_some(0)),
+        [count] => Ok(Some(*count)),
+        [..] => Err(Problem::unsupported(format!("`{}` differs between layers", keys.key(NAME)))),
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::architecture::{Architecture, Norms, Range, RotaryRows};
+use crate::architecture::{self, Architecture, Norms, Place, Range, RotaryRows};
 use crate::blocks::GROUP;
 use crate::error::{Error, Problem};
 use crate::floats::FloatType;
@@ -21,45 +21,68 @@ use crate::tensor_type::TensorType;
 pub struct Placed<'a> {
     /// In the file.
     pub tensor: &'a TensorInfo,
-    /// `model.layers.3.self_attn.q_proj`
-    pub module: String,
-    /// `weight` or `bias`.
-    pub suffix: &'static str,
+    /// Its module and the last part of its name.
+    pub place: Place,
+    /// Its shape in the folder, rows first.
+    pub shape: Vec<usize>,
 }
 
 impl Placed<'_> {
     /// What is written of it.
     fn named_parts(&self, float: FloatType) -> Vec<(String, Part)> {
-        let parts = parts(self.tensor.kind, &self.tensor.shape, float);
-        let name = |part: &Part| match part.suffix {
-            _ if self.module.ends_with(".sinks") => self.module.clone(),
-            "weight" => format!("{}.{}", self.module, self.suffix),
-            suffix => format!("{}.{suffix}", self.module),
+        let parts = parts(self.tensor.kind, &self.shape, float);
+        let module = &self.place.module;
+        let name = |part: &Part| match (self.place.suffix, part.suffix) {
+            (None, _) => module.clone(),
+            (Some(suffix), "weight") => format!("{module}.{suffix}"),
+            (Some(_), suffix) => format!("{module}.{suffix}"),
         };
         parts.into_iter().map(|part| (name(&part), part)).collect()
     }
 }
 
-/// Every tensor with its module. One that has none is an error: nothing is left out silently.
-pub fn placed<'a>(head: &'a Head, architecture: &Architecture) -> Result<Vec<Placed<'a>>, Problem> {
-    let tensors = head.tensors.iter().filter(|tensor| !rotary::TENSORS.contains(&tensor.name.as_str()));
+/// Every tensor of the model's layers with its module. One that has none is an error: nothing is left out silently.
+pub fn placed<'a>(
+    head: &'a Head,
+    architecture: &Architecture,
+    layers: usize,
+) -> Result<Vec<Placed<'a>>, Problem> {
+    let is_read =
+        |tensor: &&TensorInfo| !rotary::TENSORS.contains(&tensor.name.as_str()) && !is_behind(tensor, layers);
+    let tensors = head.tensors.iter().filter(is_read);
     let mut placed = Vec::new();
     for tensor in tensors {
-        let (module, suffix) = architecture.module(&tensor.name).ok_or_else(|| {
+        let place = architecture.place(&tensor.name).ok_or_else(|| {
             Problem::unsupported(format!(
                 "{} files with a tensor `{}` are not known",
                 architecture.name, tensor.name
             ))
         })?;
-        if Form::of(tensor.kind) != Form::Floats && (tensor.shape.len() < 2 || suffix != "weight") {
+        if Form::of(tensor.kind) != Form::Floats && (tensor.shape.len() < 2 || place.suffix != Some("weight"))
+        {
             return Err(Problem::broken(format!("tensor `{}` is packed, and no matrix", tensor.name)));
         }
-        placed.push(Placed { tensor, module, suffix });
+        let shape = published_shape(&place.module, &tensor.shape);
+        placed.push(Placed { tensor, place, shape });
     }
     let mut names = std::collections::BTreeSet::new();
-    match placed.iter().find(|placed| !names.insert((&placed.module, placed.suffix))) {
+    match placed.iter().find(|placed| !names.insert((&placed.place.module, placed.place.suffix))) {
         Some(twice) => Err(Problem::broken(format!("tensor `{}` is there twice", twice.tensor.name))),
         None => Ok(placed),
+    }
+}
+
+/// Whether a tensor belongs to a layer behind the model's own.
+pub fn is_behind(tensor: &TensorInfo, layers: usize) -> bool {
+    architecture::layer(&tensor.name).is_some_and(|(layer, _)| layer >= layers)
+}
+
+/// llama.cpp drops axes of one element.
+fn published_shape(module: &str, shape: &[usize]) -> Vec<usize> {
+    match shape {
+        [columns] if module.ends_with(".shared_expert_gate") => vec![1, *columns],
+        [channels, width] if module.ends_with(".conv.conv") => vec![*channels, *width, 1],
+        shape => shape.to_vec(),
     }
 }
 
@@ -87,7 +110,7 @@ pub fn quantization(placed: &[Placed]) -> Option<Value> {
     let (most, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
     let mut section = section(most);
     for (placed, form) in forms().filter(|(_, form)| *form != Form::Floats && *form != most) {
-        section.insert(placed.module.clone(), Value::Object(self::section(form)));
+        section.insert(placed.place.module.clone(), Value::Object(self::section(form)));
     }
     Some(Value::Object(section))
 }
@@ -171,12 +194,12 @@ impl Plan<'_> {
     fn is_shifted(&self, placed: &Placed) -> bool {
         self.architecture.norms == Norms::PlusOne
             && placed.tensor.shape.len() == 1
-            && placed.module.ends_with("norm")
+            && placed.place.module.ends_with("norm")
     }
 
     /// The rows of queries and keys with the halves of a head apart.
     fn in_published_order(&self, placed: &Placed, bytes: Vec<u8>) -> Vec<u8> {
-        let is_rotated = placed.module.ends_with(".q_proj") || placed.module.ends_with(".k_proj");
+        let is_rotated = [".q_proj", ".k_proj"].iter().any(|name| placed.place.module.ends_with(name));
         match self.architecture.rotary_rows {
             RotaryRows::SideBySide if is_rotated => {
                 halves_apart(&bytes, &placed.tensor.shape, self.sizes.head_dim)

@@ -19,12 +19,21 @@ impl File {
         self
     }
 
+    pub fn has(&self, key: &str) -> bool {
+        let key = text(key);
+        self.entries.iter().any(|entry| entry.starts_with(&key))
+    }
+
     pub fn number(self, key: &str, value: u32) -> Self {
         self.entry(key, 4, &value.to_le_bytes())
     }
 
     pub fn float(self, key: &str, value: f32) -> Self {
         self.entry(key, 6, &value.to_le_bytes())
+    }
+
+    pub fn truth(self, key: &str, value: bool) -> Self {
+        self.entry(key, 7, &[u8::from(value)])
     }
 
     pub fn text(self, key: &str, value: &str) -> Self {
