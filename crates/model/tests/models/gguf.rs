@@ -97,6 +97,64 @@ const CASES: &[Case] = &[
     Case { fixture: "olmo2", name: "olmo2", tensors: LATE_NORMS, ..PLAIN },
     Case { fixture: "seed_oss", name: "seed_oss", tensors: LATE_NORMS, ..PLAIN },
     Case { fixture: "ernie4_5", name: "ernie4_5", ..PLAIN },
+    Case {
+        fixture: "qwen2_moe",
+        name: "qwen2moe",
+        numbers: &[
+            ("expert_count", "num_experts"),
+            ("expert_used_count", "num_experts_per_tok"),
+            ("expert_feed_forward_length", "moe_intermediate_size"),
+            ("expert_shared_feed_forward_length", "shared_expert_intermediate_size"),
+        ],
+        tensors: &[
+            ("mlp.gate", "ffn_gate_inp"),
+            ("mlp.switch_mlp.gate_proj", "ffn_gate_exps"),
+            ("mlp.switch_mlp.up_proj", "ffn_up_exps"),
+            ("mlp.switch_mlp.down_proj", "ffn_down_exps"),
+            ("mlp.shared_expert_gate", "ffn_gate_inp_shexp"),
+            ("mlp.shared_expert.gate_proj", "ffn_gate_shexp"),
+            ("mlp.shared_expert.up_proj", "ffn_up_shexp"),
+            ("mlp.shared_expert.down_proj", "ffn_down_shexp"),
+        ],
+        ..PLAIN
+    },
+    Case {
+        fixture: "glm4",
+        name: "glm4",
+        tensors: &[
+            ("post_self_attn_layernorm", "post_attention_norm"),
+            ("post_mlp_layernorm", "post_ffw_norm"),
+            ("mlp.gate_up_proj", "ffn_up"),
+        ],
+        ..PLAIN
+    },
+    Case {
+        fixture: "cohere",
+        name: "command-r",
+        floats: &[("attention.layer_norm_epsilon", "layer_norm_eps"), ("logit_scale", "logit_scale")],
+        ..PLAIN
+    },
+    Case {
+        fixture: "cohere2",
+        name: "cohere2",
+        numbers: &[("attention.sliding_window", "sliding_window")],
+        floats: &[("attention.layer_norm_epsilon", "layer_norm_eps"), ("logit_scale", "logit_scale")],
+        ..PLAIN
+    },
+    Case {
+        fixture: "starcoder2",
+        name: "starcoder2",
+        floats: &[("attention.layer_norm_epsilon", "norm_epsilon")],
+        tensors: &[("mlp.c_fc", "ffn_up"), ("mlp.c_proj", "ffn_down")],
+        ..PLAIN
+    },
+    Case {
+        fixture: "phi",
+        name: "phi2",
+        floats: &[("attention.layer_norm_epsilon", "layer_norm_eps")],
+        tensors: &[("self_attn.dense", "attn_output"), ("mlp.fc1", "ffn_up"), ("mlp.fc2", "ffn_down")],
+        ..PLAIN
+    },
 ];
 
 const TENSORS: &[(&str, &str)] = &[
@@ -127,14 +185,19 @@ const FLOATS: &[(&str, &str)] =
 
 impl Case {
     fn tensor(&self, name: &str) -> String {
-        let outer =
-            [("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"), ("lm_head", "output")];
+        let outer = [
+            ("model.embed_tokens", "token_embd"),
+            ("model.norm", "output_norm"),
+            ("model.final_layernorm", "output_norm"),
+            ("lm_head", "output"),
+        ];
         let is_bare = name.ends_with(".sinks");
         let (module, suffix) = if is_bare { (name, "weight") } else { name.rsplit_once('.').unwrap() };
         if let Some((_, name)) = outer.iter().find(|(known, _)| *known == module) {
             return format!("{name}.{suffix}");
         }
-        let (layer, part) = module.strip_prefix("model.layers.").unwrap().split_once('.').unwrap();
+        let in_layer = module.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.'));
+        let (layer, part) = in_layer.unwrap_or_else(|| panic!("{}: {name}", self.name));
         let known = self.tensors.iter().chain(TENSORS).find(|(known, _)| *known == part);
         format!("blk.{layer}.{}.{suffix}", known.unwrap_or_else(|| panic!("{}: {part}", self.name)).1)
     }
@@ -196,6 +259,9 @@ impl Case {
         let size = |name: &str| field(name).unwrap() as usize;
         let head_dim = field("head_dim").map(|dim| dim as usize);
         let head_dim = head_dim.unwrap_or_else(|| size("hidden_size") / size("num_attention_heads"));
+        if let Some(part) = field("partial_rotary_factor") {
+            file = file.number(&key("rope.dimension_count"), (head_dim as f64 * part) as u32);
+        }
         for (name, array) in fixture.weights().unwrap() {
             let shape: Vec<u64> = array.shape().iter().map(|axis| *axis as u64).collect();
             file = file.floats_tensor(&self.tensor(&name), &shape, &self.numbers(&name, &array, head_dim));
