@@ -12,7 +12,7 @@ use crate::metadata::Metadata;
 
 use names::{NAMES, TOP};
 pub use table::ARCHITECTURES;
-use table::{MINISTRAL3, MIXTRAL};
+use table::{DEEPSEEK_V2, MINISTRAL3, MIXTRAL};
 
 /// What the rows of a rotation's projections look like in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +21,15 @@ pub enum RotaryRows {
     AsPublished,
     /// Both elements of a pair side by side.
     SideBySide,
+}
+
+/// Which head of values comes first in projections of linear attention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ValueHeads {
+    /// All of the first key's, as in the published checkpoint.
+    ByKey,
+    /// The first one of each key.
+    Tiled,
 }
 
 /// Whether norms are stored with a one that the checkpoint leaves out.
@@ -99,7 +108,16 @@ pub enum Extra {
     Ministral3,
     /// Which layers are convolutions.
     Lfm2,
+    /// Layers with linear attention.
+    Qwen35,
+    /// Layers with linear attention, and routed experts.
+    Qwen35Experts,
+    /// Latent attention, and routed experts.
+    DeepSeek,
 }
+
+/// Names by llama.cpp's names.
+pub type Names = &'static [(&'static str, &'static str)];
 
 /// An architecture.
 #[derive(Debug)]
@@ -112,6 +130,8 @@ pub struct Architecture {
     pub class: &'static str,
     /// Of queries and keys.
     pub rotary_rows: RotaryRows,
+    /// Of linear attention.
+    pub value_heads: ValueHeads,
     /// Of all norms.
     pub norms: Norms,
     /// Of all norms.
@@ -120,13 +140,18 @@ pub struct Architecture {
     pub range: Range,
     /// Further fields.
     pub extra: Extra,
+    /// What is in front of all names.
+    pub prefix: &'static str,
     /// Modules of layers that differ from the common ones, or are not among them.
-    pub names: &'static [(&'static str, &'static str)],
+    pub names: &'static [Names],
     /// Modules outside of layers, likewise.
-    pub top: &'static [(&'static str, &'static str)],
+    pub top: Names,
     /// Tensors of layers that are no weight and no bias of a module.
-    pub tensors: &'static [(&'static str, &'static str)],
+    pub tensors: Names,
 }
+
+/// The number of the function that chooses experts by a sigmoid.
+pub const SIGMOID: usize = 2;
 
 /// Where a tensor belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,8 +176,16 @@ impl Architecture {
         };
         Ok(match name {
             "llama" if is_above_zero("expert_count")? => Some(&MIXTRAL),
+            // Files of V2 came before others that said how experts are chosen.
+            "deepseek2"
+                if !is_above_zero("expert_count")?
+                    || metadata.count("deepseek2.expert_gating_func")? == Some(SIGMOID) =>
+            {
+                by_name(name)
+            }
+            "deepseek2" => Some(&DEEPSEEK_V2),
             "mistral3" if is_above_zero("attention.temperature_scale")? => Some(&MINISTRAL3),
-            _ => ARCHITECTURES.iter().find(|architecture| architecture.name == name),
+            _ => by_name(name),
         })
     }
 
@@ -163,22 +196,28 @@ impl Architecture {
         if let Some((layer, _)) = layer
             && let Some(name) = find(part, self.tensors)
         {
-            return Some(Place { module: in_layer(layer, name), suffix: None });
+            return Some(Place { module: self.in_layer(layer, name), suffix: None });
         }
         let (part, suffix) = part.rsplit_once('.')?;
         let suffix = ["weight", "bias"].into_iter().find(|known| *known == suffix)?;
         let module = match layer {
-            Some((layer, _)) => in_layer(layer, find(part, self.names).or_else(|| find(part, NAMES))?),
-            None => find(part, self.top).or_else(|| find(part, TOP))?.to_owned(),
+            Some((layer, _)) => {
+                self.in_layer(layer, self.names.iter().chain([&NAMES]).find_map(|names| find(part, names))?)
+            }
+            None => format!("{}{}", self.prefix, find(part, self.top).or_else(|| find(part, TOP))?),
         };
         Some(Place { module, suffix: Some(suffix) })
     }
+
+    fn in_layer(&self, layer: usize, name: &str) -> String {
+        format!("{}model.layers.{layer}.{name}", self.prefix)
+    }
 }
 
-fn find(part: &str, names: &[(&str, &'static str)]) -> Option<&'static str> {
+fn by_name(name: &str) -> Option<&'static Architecture> {
+    ARCHITECTURES.iter().find(|architecture| architecture.name == name)
+}
+
+fn find(part: &str, names: Names) -> Option<&'static str> {
     names.iter().find(|(known, _)| *known == part).map(|(_, name)| *name)
-}
-
-fn in_layer(layer: usize, name: &str) -> String {
-    format!("model.layers.{layer}.{name}")
 }

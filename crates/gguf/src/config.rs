@@ -34,13 +34,16 @@ pub fn of_model(
         "num_attention_heads": sizes.heads,
         "num_key_value_heads": sizes.kv_heads,
         "head_dim": sizes.head_dim,
-        "intermediate_size": keys.size("feed_forward_length")?,
         "vocab_size": vocabulary,
         "rope_theta": keys.number("rope.freq_base")?.map_or(10_000.0, short),
         "max_position_embeddings": keys.size("context_length")?,
         "tie_word_embeddings": !has("output.weight"),
         "torch_dtype": dtype,
     }));
+    // Models of experts alone have no other width.
+    if keys.count("expert_count")?.unwrap_or(0) == 0 || keys.count("feed_forward_length")?.is_some() {
+        config.insert("intermediate_size".to_owned(), Value::from(keys.size("feed_forward_length")?));
+    }
     config.insert(epsilon.field.to_owned(), Value::from(short(eps)));
     rotary::add_to(&mut config, keys, &sizes, rotary)?;
     extra::add_to(&mut config, keys, &sizes, architecture.extra, &has)?;

@@ -2,12 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::architecture::Extra;
+use crate::architecture::{Extra, SIGMOID};
 use crate::config::{object, short};
 use crate::error::Problem;
 use crate::metadata::required;
 use crate::rotary;
-use crate::sizes::{Keys, Sizes};
+use crate::sizes::{Keys, Sizes, linear_heads};
 
 /// Adds the fields. `has`: whether the file has a tensor.
 pub fn add_to(
@@ -68,12 +68,7 @@ pub fn add_to(
         }),
         Extra::Ernie => json!({ "use_bias": has("blk.0.attn_q.bias") }),
         Extra::AttentionBias => json!({ "attention_bias": has("blk.0.attn_q.bias") }),
-        Extra::Qwen2Experts => json!({
-            "num_experts": keys.size("expert_count")?,
-            "num_experts_per_tok": keys.size("expert_used_count")?,
-            "moe_intermediate_size": keys.size("expert_feed_forward_length")?,
-            "shared_expert_intermediate_size": keys.size("expert_shared_feed_forward_length")?,
-        }),
+        Extra::Qwen2Experts => qwen2_experts(keys)?,
         Extra::Glm4 => glm4(keys, sizes, has)?,
         Extra::Glm4Experts => glm4_experts(keys, sizes, has)?,
         Extra::Exaone4 => exaone4(keys, sizes)?,
@@ -93,6 +88,13 @@ pub fn add_to(
         Extra::Hunyuan => json!({ "use_qk_norm": has("blk.0.attn_q_norm.weight") }),
         Extra::Ministral3 => ministral3(config, keys)?,
         Extra::Lfm2 => lfm2(keys, sizes, has)?,
+        Extra::Qwen35 => qwen35(config, keys, sizes)?,
+        Extra::Qwen35Experts => {
+            let mut fields = object(qwen35(config, keys, sizes)?);
+            fields.extend(object(qwen2_experts(keys)?));
+            Value::Object(fields)
+        }
+        Extra::DeepSeek => deepseek(config, keys, has)?,
     };
     config.extend(object(fields));
     Ok(())
@@ -120,11 +122,23 @@ fn glm4(keys: Keys, sizes: &Sizes, has: &dyn Fn(&str) -> bool) -> Result<Value, 
 }
 
 fn glm4_experts(keys: Keys, sizes: &Sizes, has: &dyn Fn(&str) -> bool) -> Result<Value, Problem> {
-    const SIGMOID: usize = 2;
     const GATE: &str = "expert_gating_func";
     if keys.count(GATE)?.is_some_and(|gate| gate != SIGMOID) {
         return Err(Problem::unsupported(format!("`{}` is not {SIGMOID}, a sigmoid", keys.key(GATE))));
     }
+    let mut fields = object(routed(keys)?);
+    fields.extend(object(json!({
+        "topk_method": "noaux_tc",
+        "scoring_func": "sigmoid",
+        "use_qk_norm": has("blk.0.attn_q_norm.weight"),
+        "attention_bias": has("blk.0.attn_q.bias"),
+        "partial_rotary_factor": rotary::part(keys, sizes)?,
+    })));
+    Ok(Value::Object(fields))
+}
+
+/// Experts in the words of DeepSeek.
+fn routed(keys: Keys) -> Result<Value, Problem> {
     Ok(json!({
         "n_routed_experts": keys.size("expert_count")?,
         "num_experts_per_tok": keys.size("expert_used_count")?,
@@ -135,11 +149,16 @@ fn glm4_experts(keys: Keys, sizes: &Sizes, has: &dyn Fn(&str) -> bool) -> Result
         "norm_topk_prob": keys.truth("expert_weights_norm")?.unwrap_or(false),
         "n_group": keys.count("expert_group_count")?.unwrap_or(1),
         "topk_group": keys.count("expert_group_used_count")?.unwrap_or(1),
-        "topk_method": "noaux_tc",
-        "scoring_func": "sigmoid",
-        "use_qk_norm": has("blk.0.attn_q_norm.weight"),
-        "attention_bias": has("blk.0.attn_q.bias"),
-        "partial_rotary_factor": rotary::part(keys, sizes)?,
+    }))
+}
+
+/// Experts in the words of Qwen2.
+fn qwen2_experts(keys: Keys) -> Result<Value, Problem> {
+    Ok(json!({
+        "num_experts": keys.size("expert_count")?,
+        "num_experts_per_tok": keys.size("expert_used_count")?,
+        "moe_intermediate_size": keys.size("expert_feed_forward_length")?,
+        "shared_expert_intermediate_size": keys.size("expert_shared_feed_forward_length")?,
     }))
 }
 
@@ -209,4 +228,66 @@ fn lfm2(keys: Keys, sizes: &Sizes, has: &dyn Fn(&str) -> bool) -> Result<Value, 
         "block_ff_dim": keys.size("feed_forward_length")?,
         "block_auto_adjust_ff_dim": false,
     }))
+}
+
+fn qwen35(config: &mut Map<String, Value>, keys: Keys, sizes: &Sizes) -> Result<Value, Problem> {
+    let heads = linear_heads(keys)?;
+    config.remove("partial_rotary_factor");
+    let mut parameters = object(json!({
+        "rope_type": "default",
+        "rope_theta": config.get("rope_theta"),
+        "partial_rotary_factor": rotary::part(keys, sizes)?,
+    }));
+    if let Some(mut sections) = keys.counts("rope.dimension_sections")? {
+        // Files have one more, which is zero.
+        sections.truncate(3);
+        parameters.insert("mrope_section".to_owned(), json!(sections));
+    }
+    Ok(json!({
+        "linear_num_key_heads": heads.k_heads,
+        "linear_num_value_heads": heads.v_heads,
+        "linear_key_head_dim": heads.k_dim,
+        "linear_value_head_dim": heads.v_dim,
+        "linear_conv_kernel_dim": keys.size("ssm.conv_kernel")?,
+        "full_attention_interval": keys.count("full_attention_interval")?.unwrap_or(4),
+        "rope_parameters": parameters,
+    }))
+}
+
+fn deepseek(
+    config: &mut Map<String, Value>,
+    keys: Keys,
+    has: &dyn Fn(&str) -> bool,
+) -> Result<Value, Problem> {
+    const HEAD: &str = "attention.key_length_mla";
+    let (head, rotated) = (keys.size(HEAD)?, keys.size("rope.dimension_count")?);
+    let plain = head.checked_sub(rotated).filter(|plain| *plain > 0);
+    let plain = plain.ok_or_else(|| Problem::unsupported(format!("`{}` is {head}", keys.key(HEAD))))?;
+    for name in ["partial_rotary_factor", "head_dim", "num_key_value_heads"] {
+        config.remove(name);
+    }
+    // llama.cpp takes both factors for equal, and has a tenth of them.
+    let factor = keys.number("rope.scaling.yarn_log_multiplier")?.map_or(0.0, |tenth| short(10.0 * short(tenth)));
+    if let Some(Value::Object(scaling)) = config.get_mut("rope_scaling") {
+        scaling.extend(object(json!({ "mscale": factor, "mscale_all_dim": factor })));
+    }
+    let mut fields = object(json!({
+        "num_key_value_heads": config.get("num_attention_heads"),
+        "kv_lora_rank": keys.size("attention.kv_lora_rank")?,
+        "q_lora_rank": keys.count("attention.q_lora_rank")?.filter(|_| has("blk.0.attn_q_a.weight")),
+        "qk_rope_head_dim": rotated,
+        "qk_nope_head_dim": plain,
+        "v_head_dim": keys.size("attention.value_length_mla")?,
+    }));
+    if keys.count("expert_count")?.unwrap_or(0) > 0 {
+        fields.extend(object(routed(keys)?));
+        let is_grouped = fields.get("n_group") != Some(&json!(1));
+        let (method, scores) = match (keys.count("expert_gating_func")?, is_grouped) {
+            (Some(SIGMOID), _) => ("noaux_tc", "sigmoid"),
+            (_, true) => ("group_limited_greedy", "softmax"),
+            (_, false) => ("greedy", "softmax"),
+        };
+        fields.extend(object(json!({ "topk_method": method, "scoring_func": scores })));
+    }
+    Ok(Value::Object(fields))
 }

@@ -6,19 +6,20 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use crate::architecture::{ARCHITECTURES, Architecture};
+use crate::architecture::{ARCHITECTURES, Architecture, ValueHeads};
+use crate::blocks::GROUP;
 use crate::config;
 use crate::error::{Error, Problem};
 use crate::floats;
 use crate::head::{Head, TensorInfo};
 use crate::metadata::{Metadata, required};
 use crate::rotary::{self, RotaryTensors};
-use crate::sizes::{Keys, Sizes};
+use crate::sizes::{Keys, Sizes, linear_heads};
 use crate::stored::{Form, Kept};
 use crate::summary::Summary;
 use crate::tensor_type::TensorType;
 use crate::tokenizer::Tokenizer;
-use crate::weights::{self, Outcome, Plan, float_type, is_behind, placed};
+use crate::weights::{self, Outcome, Placed, Plan, float_type, is_behind, placed};
 
 /// Most bytes of a tensor with factors of a rotation: heads are far smaller.
 const FACTORS_BYTES_MAX: u64 = 1 << 16;
@@ -85,7 +86,8 @@ impl Gguf {
     fn parts(&self) -> Result<Parts<'_>, Problem> {
         let metadata = Metadata(&self.head.metadata);
         let architecture = self.architecture(metadata)?;
-        let sizes = Sizes::read(Keys::new(metadata, architecture))?;
+        let keys = Keys::new(metadata, architecture);
+        let sizes = Sizes::read(keys)?;
         let placed = placed(&self.head, architecture, sizes.layers)?;
         let float = float_type(architecture, &placed);
         let rotary = self.rotary_tensors()?;
@@ -93,7 +95,21 @@ impl Gguf {
         if let Some(quantization) = weights::quantization(&placed) {
             config.insert("quantization".to_owned(), quantization);
         }
-        Ok(Parts { config, plan: Plan { placed, float, sizes, architecture } })
+        let linear = match architecture.value_heads {
+            ValueHeads::Tiled => {
+                let heads = linear_heads(keys)?;
+                // Columns of packed tensors move in whole groups.
+                let is_cut = |placed: &Placed| {
+                    placed.place.module.ends_with(".out_proj") && Form::of(placed.tensor.kind) != Form::Floats
+                };
+                if !heads.v_dim.is_multiple_of(GROUP) && placed.iter().any(is_cut) {
+                    return Err(Problem::unsupported(format!("packed heads of {} values", heads.v_dim)));
+                }
+                Some(heads)
+            }
+            ValueHeads::ByKey => None,
+        };
+        Ok(Parts { config, plan: Plan { placed, float, sizes, linear, architecture } })
     }
 
     fn architecture(&self, metadata: Metadata) -> Result<&'static Architecture, Problem> {

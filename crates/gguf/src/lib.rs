@@ -15,6 +15,7 @@ mod floats;
 mod folder;
 mod head;
 mod metadata;
+mod order;
 mod rotary;
 mod sizes;
 mod stored;

@@ -3,6 +3,7 @@
 use crate::architecture::Architecture;
 use crate::error::Problem;
 use crate::metadata::{Metadata, required};
+use crate::order::LinearHeads;
 
 /// Sizes that several fields depend on.
 pub struct Sizes {
@@ -71,8 +72,12 @@ impl Sizes {
     /// Reads them.
     pub fn read(keys: Keys) -> Result<Self, Problem> {
         let (hidden, heads) = (keys.size("embedding_length")?, keys.size("attention.head_count")?);
-        let head_dim = keys.count("attention.key_length")?.unwrap_or(hidden / heads);
-        if keys.count("attention.value_length")?.is_some_and(|length| length != head_dim) {
+        // Latent attention has one head of latents, and the lengths of its own heads under other keys.
+        let latent = keys.count("attention.key_length_mla")?;
+        let of_keys = latent.or(keys.count("attention.key_length")?);
+        let head_dim = of_keys.unwrap_or(hidden / heads);
+        if latent.is_none() && keys.count("attention.value_length")?.is_some_and(|length| length != head_dim)
+        {
             return Err(Problem::unsupported(format!(
                 "`{}` differs from keys",
                 keys.key("attention.value_length")
@@ -84,6 +89,18 @@ impl Sizes {
         }
         Ok(Self { layers: layers(keys)?, hidden, heads, kv_heads, head_dim })
     }
+}
+
+/// Heads of linear attention. An error where their values cannot be divided.
+pub fn linear_heads(keys: Keys) -> Result<LinearHeads, Problem> {
+    let (k_heads, v_heads) = (keys.size("ssm.group_count")?, keys.size("ssm.time_step_rank")?);
+    let (k_dim, values) = (keys.size("ssm.state_size")?, keys.size("ssm.inner_size")?);
+    if !v_heads.is_multiple_of(k_heads) || !values.is_multiple_of(v_heads) {
+        return Err(Problem::unsupported(format!(
+            "linear attention of {values} values in {v_heads} heads, of {k_heads} heads of keys"
+        )));
+    }
+    Ok(LinearHeads { k_heads, v_heads, k_dim, v_dim: values / v_heads })
 }
 
 /// Layers of the model itself: those behind it predict further tokens.

@@ -93,12 +93,17 @@ pub enum Kept {
     PackedAnew,
 }
 
-/// The bytes of [`parts`], and what became of the numbers. `subtract`: taken from each number of a tensor of floats.
-pub fn convert(kind: TensorType, bytes: &[u8], float: FloatType, subtract: f32) -> (Vec<Vec<u8>>, Kept) {
+/// The bytes of [`parts`], and what became of the numbers. `change`: of each number of a tensor of floats.
+pub fn convert(
+    kind: TensorType,
+    bytes: &[u8],
+    float: FloatType,
+    change: fn(f32) -> f32,
+) -> (Vec<Vec<u8>>, Kept) {
     match Form::of(kind) {
         Form::Floats => {
             let (mut out, mut exact) = (Vec::new(), true);
-            floats::for_each(kind, bytes, &mut |number| exact &= float.push(number - subtract, &mut out));
+            floats::for_each(kind, bytes, &mut |number| exact &= float.push(change(number), &mut out));
             (vec![out], if exact { Kept::Exactly } else { Kept::Rounded })
         }
         Form::Affine { bits } => affine(kind, bytes, float, bits),

@@ -12,6 +12,7 @@ use crate::blocks::GROUP;
 use crate::error::{Error, Problem};
 use crate::floats::FloatType;
 use crate::head::{Head, TensorInfo};
+use crate::order::{LinearHeads, Order};
 use crate::rotary;
 use crate::sizes::Sizes;
 use crate::stored::{Form, Kept, NVFP4_GROUP, Part, convert, parts};
@@ -28,9 +29,16 @@ pub struct Placed<'a> {
 }
 
 impl Placed<'_> {
+    /// The type of its floats. mlx-lm leaves float32 to decays and to corrections of routers.
+    fn float(&self, folder: FloatType) -> FloatType {
+        let is_precise =
+            [".A_log", ".e_score_correction_bias"].iter().any(|name| self.place.module.ends_with(name));
+        if is_precise { FloatType::F32 } else { folder }
+    }
+
     /// What is written of it.
     fn named_parts(&self, float: FloatType) -> Vec<(String, Part)> {
-        let parts = parts(self.tensor.kind, &self.shape, float);
+        let parts = parts(self.tensor.kind, &self.shape, self.float(float));
         let module = &self.place.module;
         let name = |part: &Part| match (self.place.suffix, part.suffix) {
             (None, _) => module.clone(),
@@ -81,7 +89,9 @@ pub fn is_behind(tensor: &TensorInfo, layers: usize) -> bool {
 fn published_shape(module: &str, shape: &[usize]) -> Vec<usize> {
     match shape {
         [columns] if module.ends_with(".shared_expert_gate") => vec![1, *columns],
-        [channels, width] if module.ends_with(".conv.conv") => vec![*channels, *width, 1],
+        [channels, width] if [".conv.conv", ".conv1d"].iter().any(|name| module.ends_with(name)) => {
+            vec![*channels, *width, 1]
+        }
         shape => shape.to_vec(),
     }
 }
@@ -136,6 +146,8 @@ pub struct Plan<'a> {
     pub float: FloatType,
     /// Of its heads.
     pub sizes: Sizes,
+    /// Of heads of linear attention whose values are in another order.
+    pub linear: Option<LinearHeads>,
     /// Its architecture.
     pub architecture: &'static Architecture,
 }
@@ -160,11 +172,11 @@ pub fn write(
         let mut bytes = vec![0; tensor.bytes as usize];
         file.seek(SeekFrom::Start(tensor.offset)).map_err(failed(input))?;
         file.read_exact(&mut bytes).map_err(failed(input))?;
-        let bytes = plan.in_published_order(placed, bytes);
-        let subtract = f32::from(u8::from(plan.is_shifted(placed)));
-        let (parts, kept) = convert(tensor.kind, &bytes, plan.float, subtract);
+        let (order, rows) = (plan.order(placed), tensor.shape.first().copied().unwrap_or(1));
+        let bytes = order.rows(bytes, rows);
+        let (parts, kept) = convert(tensor.kind, &bytes, placed.float(plan.float), plan.change(placed));
         for part in parts {
-            out.write_all(&part).map_err(failed(output))?;
+            out.write_all(&order.columns(part, rows)).map_err(failed(output))?;
         }
         *outcome.entry((tensor.kind, kept)).or_insert(0) += 1;
         read += tensor.bytes;
@@ -191,36 +203,30 @@ fn header(plan: &Plan) -> Vec<u8> {
 }
 
 impl Plan<'_> {
-    fn is_shifted(&self, placed: &Placed) -> bool {
-        self.architecture.norms == Norms::PlusOne
-            && placed.tensor.shape.len() == 1
-            && placed.place.module.ends_with("norm")
+    /// What a number of the file becomes.
+    fn change(&self, placed: &Placed) -> fn(f32) -> f32 {
+        let is_norm = placed.tensor.shape.len() == 1 && placed.place.module.ends_with("norm");
+        match self.architecture.norms {
+            Norms::PlusOne if is_norm => |number| number - 1.0,
+            _ if placed.place.module.ends_with(".A_log") => |number| f64::from(-number).ln() as f32,
+            Norms::PlusOne | Norms::AsPublished => |number| number,
+        }
     }
 
-    /// The rows of queries and keys with the halves of a head apart.
-    fn in_published_order(&self, placed: &Placed, bytes: Vec<u8>) -> Vec<u8> {
-        let is_rotated = [".q_proj", ".k_proj"].iter().any(|name| placed.place.module.ends_with(name));
-        match self.architecture.rotary_rows {
-            RotaryRows::SideBySide if is_rotated => {
-                halves_apart(&bytes, &placed.tensor.shape, self.sizes.head_dim)
+    fn order(&self, placed: &Placed) -> Order {
+        let name = placed.place.module.rsplit('.').next().unwrap_or_default();
+        let head_dim = self.sizes.head_dim;
+        match (self.architecture.rotary_rows, name, self.linear) {
+            (RotaryRows::SideBySide, "q_proj" | "k_proj", _) => Order::PairsSideBySide(head_dim),
+            (_, "in_proj_qkv" | "conv1d", Some(heads)) => {
+                Order::ValueRows { behind: 2 * heads.k_heads * heads.k_dim, head: heads.v_dim, heads }
             }
-            RotaryRows::SideBySide | RotaryRows::AsPublished => bytes,
+            (_, "in_proj_z", Some(heads)) => Order::ValueRows { behind: 0, head: heads.v_dim, heads },
+            (_, "in_proj_a" | "in_proj_b" | "A_log" | "dt_bias", Some(heads)) => {
+                Order::ValueRows { behind: 0, head: 1, heads }
+            }
+            (_, "out_proj", Some(heads)) => Order::ValueColumns(heads),
+            _ => Order::AsPublished,
         }
     }
-}
-
-/// Row `2i + j` of each head becomes row `j × half + i`.
-fn halves_apart(bytes: &[u8], shape: &[usize], head_dim: usize) -> Vec<u8> {
-    let rows = shape.first().copied().unwrap_or(1);
-    if !rows.is_multiple_of(head_dim) {
-        return bytes.to_vec();
-    }
-    let row_bytes = bytes.len() / rows;
-    let mut out = Vec::with_capacity(bytes.len());
-    for head in bytes.chunks_exact(row_bytes * head_dim) {
-        for half in 0..2 {
-            head.chunks_exact(row_bytes).skip(half).step_by(2).for_each(|row| out.extend(row));
-        }
-    }
-    out
 }

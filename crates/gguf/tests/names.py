@@ -12,10 +12,14 @@ import gguf
 MODELS = {
     "mistral": "mistral3", "ministral3": "mistral3", "qwen2_moe": "qwen2moe", "glm4": "glm4", "glm4_moe": "glm4moe",
     "exaone4": "exaone4", "exaone4.full": "exaone4", "cohere": "command-r", "cohere2": "cohere2", "starcoder2": "starcoder2",
-    "phi": "phi2", "hunyuan_v1_dense": "hunyuan-dense", "lfm2": "lfm2",
+    "phi": "phi2", "hunyuan_v1_dense": "hunyuan-dense", "lfm2": "lfm2", "qwen3_5.flat": "qwen35",
+    "qwen3_5": "qwen35", "qwen3_5_moe": "qwen35moe", "deepseek_v3": "deepseek2",
 }
 # What MLX's names have in place of the published ones, which conversion changes before it looks names up.
-PUBLISHED = [("switch_mlp.", "experts."), ("e_score_correction_bias", "e_score_correction.bias")]
+PUBLISHED = [
+    ("language_model.", ""), ("switch_mlp.", "experts."), ("e_score_correction_bias", "e_score_correction.bias"),
+    (".dt_bias", ".dt_proj.bias"), (".embed_q.", ".k_b_proj."), (".unembed_out.", ".v_b_proj."),
+]
 
 
 def name_in_file(architecture, names, name):

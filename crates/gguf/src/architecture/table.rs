@@ -1,17 +1,19 @@
 //! The table of architectures.
 
 use super::names::*;
-use super::{Architecture, Epsilon, Extra, Norms, Range, RotaryRows};
+use super::{Architecture, Epsilon, Extra, Norms, Range, RotaryRows, ValueHeads};
 
 const PLAIN: Architecture = Architecture {
     name: "",
     model_type: "",
     class: "",
     rotary_rows: RotaryRows::AsPublished,
+    value_heads: ValueHeads::ByKey,
     norms: Norms::AsPublished,
     epsilon: Epsilon { key: "attention.layer_norm_rms_epsilon", field: "rms_norm_eps" },
     range: Range::OfFile,
     extra: Extra::Nothing,
+    prefix: "",
     names: &[],
     top: &[],
     tensors: &[],
@@ -19,6 +21,17 @@ const PLAIN: Architecture = Architecture {
 const GEMMA: Architecture = Architecture { norms: Norms::PlusOne, range: Range::Bf16, ..PLAIN };
 /// The key of an epsilon of norms that subtract the mean.
 const LAYER_NORM: &str = "attention.layer_norm_epsilon";
+/// Gated delta rules between layers of attention. Norms have their one, as in checkpoints that mlx-lm wrote.
+const DELTA: Architecture =
+    Architecture { value_heads: ValueHeads::Tiled, prefix: "language_model.", tensors: DECAYS, ..PLAIN };
+const DEEPSEEK: Architecture = Architecture {
+    name: "deepseek2",
+    range: Range::Bf16,
+    extra: Extra::DeepSeek,
+    names: &[LATENT_ATTENTION, EXPERTS, SHARED_EXPERTS],
+    tensors: CORRECTION,
+    ..PLAIN
+};
 
 /// Every architecture. [`Architecture::of`] tells models apart that share one of these names.
 pub const ARCHITECTURES: &[Architecture] = &[
@@ -36,7 +49,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         model_type: "qwen3_moe",
         class: "Qwen3MoeForCausalLM",
         extra: Extra::QwenExperts,
-        names: QWEN_EXPERTS,
+        names: &[EXPERTS],
         ..PLAIN
     },
     Architecture {
@@ -51,7 +64,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         model_type: "gemma2",
         class: "Gemma2ForCausalLM",
         extra: Extra::Gemma2,
-        names: GEMMA_NORMS,
+        names: &[GEMMA_NORMS],
         ..GEMMA
     },
     Architecture {
@@ -59,14 +72,14 @@ pub const ARCHITECTURES: &[Architecture] = &[
         model_type: "gemma3_text",
         class: "Gemma3ForCausalLM",
         extra: Extra::Gemma3,
-        names: GEMMA_NORMS,
+        names: &[GEMMA_NORMS],
         ..GEMMA
     },
     Architecture {
         name: "phi3",
         model_type: "phi3",
         class: "Phi3ForCausalLM",
-        names: &[("ffn_up", "mlp.gate_up_proj")],
+        names: &[&[("ffn_up", "mlp.gate_up_proj")]],
         ..PLAIN
     },
     Architecture {
@@ -75,7 +88,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         class: "GptOssForCausalLM",
         range: Range::Bf16,
         extra: Extra::GptOss,
-        names: GPT_OSS,
+        names: &[GPT_OSS],
         tensors: &[("attn_sinks.weight", "self_attn.sinks")],
         ..PLAIN
     },
@@ -100,7 +113,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         model_type: "olmo2",
         class: "Olmo2ForCausalLM",
         extra: Extra::AttentionBias,
-        names: LATE_NORMS,
+        names: &[LATE_NORMS],
         ..PLAIN
     },
     Architecture {
@@ -108,7 +121,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         model_type: "seed_oss",
         class: "SeedOssForCausalLM",
         extra: Extra::SeedOss,
-        names: LATE_NORMS,
+        names: &[LATE_NORMS],
         ..PLAIN
     },
     Architecture {
@@ -123,7 +136,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         model_type: "qwen2_moe",
         class: "Qwen2MoeForCausalLM",
         extra: Extra::Qwen2Experts,
-        names: QWEN2_EXPERTS,
+        names: &[EXPERTS, SHARED_EXPERT],
         ..PLAIN
     },
     Architecture {
@@ -131,7 +144,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         model_type: "glm4",
         class: "Glm4ForCausalLM",
         extra: Extra::Glm4,
-        names: GLM4,
+        names: &[GLM4],
         ..PLAIN
     },
     Architecture {
@@ -139,7 +152,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         model_type: "glm4_moe",
         class: "Glm4MoeForCausalLM",
         extra: Extra::Glm4Experts,
-        names: GLM4_EXPERTS,
+        names: &[POST_ATTENTION, EXPERTS, SHARED_EXPERTS],
         tensors: CORRECTION,
         ..PLAIN
     },
@@ -148,7 +161,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         model_type: "exaone4",
         class: "Exaone4ForCausalLM",
         extra: Extra::Exaone4,
-        names: LATE_NORMS,
+        names: &[LATE_NORMS],
         ..PLAIN
     },
     Architecture {
@@ -173,7 +186,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         class: "Starcoder2ForCausalLM",
         epsilon: Epsilon { key: LAYER_NORM, field: "norm_epsilon" },
         extra: Extra::StarCoder2,
-        names: STARCODER2,
+        names: &[STARCODER2],
         ..PLAIN
     },
     Architecture {
@@ -182,7 +195,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         class: "PhiForCausalLM",
         epsilon: Epsilon { key: LAYER_NORM, field: "layer_norm_eps" },
         extra: Extra::PartialRotation,
-        names: PHI2,
+        names: &[PHI2],
         top: &[("output_norm", "model.final_layernorm")],
         ..PLAIN
     },
@@ -191,7 +204,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         model_type: "hunyuan_v1_dense",
         class: "HunYuanDenseV1ForCausalLM",
         extra: Extra::Hunyuan,
-        names: HUNYUAN,
+        names: &[HUNYUAN],
         ..PLAIN
     },
     Architecture {
@@ -207,10 +220,27 @@ pub const ARCHITECTURES: &[Architecture] = &[
         class: "Lfm2ForCausalLM",
         epsilon: Epsilon { key: "attention.layer_norm_rms_epsilon", field: "norm_eps" },
         extra: Extra::Lfm2,
-        names: LFM2,
+        names: &[LFM2],
         top: LFM2_TOP,
         ..PLAIN
     },
+    Architecture {
+        name: "qwen35",
+        model_type: "qwen3_5",
+        class: "Qwen3_5ForConditionalGeneration",
+        extra: Extra::Qwen35,
+        names: &[POST_ATTENTION, LINEAR_ATTENTION],
+        ..DELTA
+    },
+    Architecture {
+        name: "qwen35moe",
+        model_type: "qwen3_5_moe",
+        class: "Qwen3_5MoeForConditionalGeneration",
+        extra: Extra::Qwen35Experts,
+        names: &[POST_ATTENTION, LINEAR_ATTENTION, EXPERTS, SHARED_EXPERT],
+        ..DELTA
+    },
+    Architecture { name: "deepseek2", model_type: "deepseek_v3", class: "DeepseekV3ForCausalLM", ..DEEPSEEK },
 ];
 
 /// `llama` with experts.
@@ -220,7 +250,7 @@ pub(super) const MIXTRAL: Architecture = Architecture {
     class: "MixtralForCausalLM",
     rotary_rows: RotaryRows::SideBySide,
     extra: Extra::Mixtral,
-    names: MIXTRAL_EXPERTS,
+    names: &[MIXTRAL_EXPERTS],
     ..PLAIN
 };
 
@@ -233,3 +263,7 @@ pub(super) const MINISTRAL3: Architecture = Architecture {
     extra: Extra::Ministral3,
     ..PLAIN
 };
+
+/// `deepseek2` whose experts are chosen by probabilities.
+pub(super) const DEEPSEEK_V2: Architecture =
+    Architecture { model_type: "deepseek_v2", class: "DeepseekV2ForCausalLM", ..DEEPSEEK };

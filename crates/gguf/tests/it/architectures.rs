@@ -24,15 +24,20 @@ struct Case {
     more: fn(File, &Value) -> File,
     /// What the config has in place of fields of the fixture. Null: nothing.
     instead: fn(&Value) -> Value,
-    /// Whether the elements of a rotated pair are side by side.
-    side_by_side: bool,
+    /// What conversion makes of a tensor's numbers.
+    numbers: fn(&str, Vec<f32>, &Value) -> Vec<f32>,
 }
 
-const PLAIN: Case =
-    Case { fixture: "", keys: &[], more: |file, _| file, instead: |_| json!({}), side_by_side: false };
+const PLAIN: Case = Case {
+    fixture: "",
+    keys: &[],
+    more: |file, _| file,
+    instead: |_| json!({}),
+    numbers: |_, numbers, _| numbers,
+};
 const LAYER_NORM: &str = "attention.layer_norm_epsilon";
 const CASES: &[Case] = &[
-    Case { fixture: "mistral", side_by_side: true, ..PLAIN },
+    Case { fixture: "mistral", numbers: pairs_side_by_side, ..PLAIN },
     Case {
         fixture: "ministral3",
         keys: &[
@@ -53,7 +58,7 @@ const CASES: &[Case] = &[
             parameters.as_object_mut().unwrap().remove("type");
             json!({ "rope_parameters": parameters, "layer_types": null, "sliding_window": null })
         },
-        side_by_side: true,
+        numbers: pairs_side_by_side,
     },
     Case {
         fixture: "qwen2_moe",
@@ -155,7 +160,91 @@ const CASES: &[Case] = &[
         },
         ..PLAIN
     },
+    Case {
+        fixture: "qwen3_5.flat",
+        keys: DELTA,
+        more: |file, config| delta(file, config, "qwen35"),
+        numbers: tiled,
+        ..PLAIN
+    },
+    Case {
+        fixture: "qwen3_5",
+        keys: DELTA,
+        more: |file, config| delta(file, config, "qwen35"),
+        instead: |_| json!({ "model_type": "qwen3_5" }),
+        numbers: tiled,
+    },
+    Case {
+        fixture: "qwen3_5_moe",
+        keys: DELTA,
+        more: |file, config| delta(file, config, "qwen35moe"),
+        // It is always so.
+        instead: |_| json!({ "model_type": "qwen3_5_moe", "norm_topk_prob": null }),
+        numbers: tiled,
+    },
+    Case {
+        fixture: "deepseek_v3",
+        keys: &[
+            ("attention.kv_lora_rank", Count("kv_lora_rank")),
+            ("attention.q_lora_rank", Count("q_lora_rank")),
+            ("attention.value_length_mla", Count("v_head_dim")),
+            ("rope.dimension_count", Count("qk_rope_head_dim")),
+            ("rope.scaling.factor", Number("rope_scaling.factor")),
+            ("rope.scaling.original_context_length", Count("rope_scaling.original_max_position_embeddings")),
+            ("rope.scaling.yarn_beta_fast", Number("rope_scaling.beta_fast")),
+            ("rope.scaling.yarn_beta_slow", Number("rope_scaling.beta_slow")),
+            ("expert_count", Count("n_routed_experts")),
+            ("expert_used_count", Count("num_experts_per_tok")),
+            ("expert_feed_forward_length", Count("moe_intermediate_size")),
+            ("expert_shared_count", Count("n_shared_experts")),
+            ("expert_group_count", Count("n_group")),
+            ("expert_group_used_count", Count("topk_group")),
+            ("leading_dense_block_count", Count("first_k_dense_replace")),
+            ("expert_weights_scale", Number("routed_scaling_factor")),
+            ("expert_weights_norm", Truth("norm_topk_prob")),
+        ],
+        more: |file, _| {
+            file.number("deepseek2.expert_gating_func", 2)
+                .number("deepseek2.attention.head_count_kv", 1)
+                .number("deepseek2.attention.key_length", 32)
+                .number("deepseek2.attention.value_length", 24)
+                .number("deepseek2.attention.key_length_mla", 24)
+                .text("deepseek2.rope.scaling.type", "yarn")
+                .float("deepseek2.rope.scaling.yarn_log_multiplier", 0.08)
+        },
+        // Files have one of both factors.
+        instead: |config| {
+            let mut scaling = config["rope_scaling"].clone();
+            scaling["mscale"] = scaling["mscale_all_dim"].clone();
+            scaling["rope_type"] = scaling["type"].take();
+            scaling.as_object_mut().unwrap().remove("type");
+            json!({ "rope_scaling": scaling, "moe_layer_freq": null })
+        },
+        ..PLAIN
+    },
 ];
+
+const DELTA: &[(&str, Key)] = &[
+    ("ssm.group_count", Count("linear_num_key_heads")),
+    ("ssm.time_step_rank", Count("linear_num_value_heads")),
+    ("ssm.state_size", Count("linear_key_head_dim")),
+    ("ssm.conv_kernel", Count("linear_conv_kernel_dim")),
+    ("full_attention_interval", Count("full_attention_interval")),
+    // Of experts, where there are any.
+    ("expert_count", Count("num_experts")),
+    ("expert_used_count", Count("num_experts_per_tok")),
+    ("expert_feed_forward_length", Count("moe_intermediate_size")),
+    ("expert_shared_feed_forward_length", Count("shared_expert_intermediate_size")),
+];
+
+/// Keys of Qwen3.5 that are no field as it is.
+fn delta(file: File, config: &Value, architecture: &str) -> File {
+    let size = |name: &str| config[name].as_u64().unwrap() as u32;
+    let values = size("linear_num_value_heads") * size("linear_value_head_dim");
+    file.number(&format!("{architecture}.ssm.inner_size"), values)
+        .number(&format!("{architecture}.rope.dimension_count"), 4)
+        .integers(&format!("{architecture}.rope.dimension_sections"), &[1, 1, 0, 0])
+}
 
 /// Keys of every architecture. Those that a case has again are the case's.
 const COMMON: &[(&str, Key)] = &[
@@ -196,6 +285,11 @@ fn fixture(name: &str, file: &str) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
+/// The text model's part of a config.
+fn text_config(config: Value) -> Value {
+    config.get("text_config").cloned().unwrap_or(config)
+}
+
 fn field<'a>(config: &'a Value, path: &str) -> &'a Value {
     path.split('.').fold(config, |at, name| &at[name])
 }
@@ -206,24 +300,52 @@ fn numbers(name: &str, shape: &[u64]) -> Vec<f32> {
     (0..shape.iter().product()).map(|at| ((seed + at * 37) % 4093) as f32 / 64.0).collect()
 }
 
-/// Row `j × half + i` of each head becomes row `2i + j`.
-fn pairs_side_by_side(numbers: &[f32], rows: usize, head_dim: usize) -> Vec<f32> {
-    let columns = numbers.len() / rows;
-    let row = |at: usize| {
-        &numbers[at / head_dim * head_dim * columns..][source(at % head_dim, head_dim) * columns..][..columns]
-    };
-    (0..rows).flat_map(row).copied().collect()
+/// Parts of equal size in another order.
+fn ordered(numbers: &[f32], parts: usize, source: impl Fn(usize) -> usize) -> Vec<f32> {
+    let length = numbers.len() / parts;
+    (0..parts).flat_map(|part| &numbers[source(part) * length..][..length]).copied().collect()
 }
 
-fn source(row: usize, head_dim: usize) -> usize {
-    row % 2 * (head_dim / 2) + row / 2
+/// Row `j × half + i` of each head becomes row `2i + j`.
+fn pairs_side_by_side(name: &str, numbers: Vec<f32>, config: &Value) -> Vec<f32> {
+    let heads = match name {
+        name if name.contains(".q_proj.") => config["num_attention_heads"].as_u64(),
+        name if name.contains(".k_proj.") => config["num_key_value_heads"].as_u64(),
+        _ => return numbers,
+    };
+    let dim = config["head_dim"].as_u64().unwrap() as usize;
+    let source = |row: usize| row / dim * dim + row % 2 * (dim / 2) + row % dim / 2;
+    ordered(&numbers, heads.unwrap() as usize * dim, source)
+}
+
+/// Heads of values: the first one of each key's, then the second one of each. Decays as they are multiplied.
+fn tiled(name: &str, numbers: Vec<f32>, config: &Value) -> Vec<f32> {
+    let size = |name: &str| config[name].as_u64().unwrap() as usize;
+    let (keys, values) = (size("linear_num_key_heads"), size("linear_num_value_heads"));
+    let source = |head: usize| head % keys * (values / keys) + head / keys;
+    let part = name.split(".linear_attn.").nth(1).unwrap_or_default();
+    match part.split('.').next().unwrap() {
+        "A_log" => ordered(&numbers, values, source).iter().map(|number| -number.exp()).collect(),
+        "in_proj_z" | "in_proj_a" | "in_proj_b" | "dt_bias" => ordered(&numbers, values, source),
+        "in_proj_qkv" | "conv1d" => {
+            let rows = 2 * keys * size("linear_key_head_dim");
+            let columns = numbers.len() / (rows + values * size("linear_value_head_dim"));
+            let (of_keys, of_values) = numbers.split_at(rows * columns);
+            [of_keys, &ordered(of_values, values, source)].concat()
+        }
+        "out_proj" => {
+            let rows = numbers.chunks_exact(values * size("linear_value_head_dim"));
+            rows.flat_map(|row| ordered(row, values, source)).collect()
+        }
+        _ => numbers,
+    }
 }
 
 /// Axes of one element that files leave out.
 fn shape_in_file(name: &str, shape: &[u64]) -> Vec<u64> {
     match shape {
         [1, columns] if name.contains(".shared_expert_gate.") => vec![*columns],
-        [channels, width, 1] => vec![*channels, *width],
+        [channels, width, 1] if name.contains("conv") => vec![*channels, *width],
         shape => shape.to_vec(),
     }
 }
@@ -259,14 +381,7 @@ impl Case {
             file = file.number(&key("context_length"), 256);
         }
         for (name, shape) in tensors(self.fixture) {
-            let mut numbers = numbers(&name, &shape);
-            if self.side_by_side && (name.contains(".q_proj.") || name.contains(".k_proj.")) {
-                numbers = pairs_side_by_side(
-                    &numbers,
-                    shape[0] as usize,
-                    config["head_dim"].as_u64().unwrap() as usize,
-                );
-            }
+            let numbers = (self.numbers)(&name, numbers(&name, &shape), config);
             file =
                 file.floats_tensor(names[&name].as_str().unwrap(), &shape_in_file(&name, &shape), &numbers);
         }
@@ -295,7 +410,7 @@ fn is_same(left: &Value, right: &Value) -> bool {
 fn check(case: &Case) {
     let names: Value = serde_json::from_str(NAMES).unwrap();
     let model = &names[case.fixture];
-    let config = fixture(case.fixture, "config.json");
+    let config = text_config(fixture(case.fixture, "config.json"));
     let file = case.file(&config, model["architecture"].as_str().unwrap(), &model["names"]).write();
     let (folder, written) = file.convert();
     assert_eq!(written.changes, [""; 0], "{}", case.fixture);
@@ -308,16 +423,15 @@ fn check(case: &Case) {
     let unknown: Vec<_> = found.as_object().unwrap().keys().filter(|name| !is_known(name)).collect();
     assert!(unknown.is_empty(), "{} has {unknown:?}", case.fixture);
     for (name, shape) in tensors(case.fixture) {
-        let (_, found, bytes) = folder.tensor(&name);
-        let numbers: Vec<u8> =
-            numbers(&name, &shape).iter().flat_map(|number| number.to_le_bytes()).collect();
-        assert_eq!(
-            found.iter().map(|axis| *axis as u64).collect::<Vec<_>>(),
-            shape,
-            "{} {name}",
-            case.fixture
-        );
-        assert!(bytes == numbers, "{} {name}", case.fixture);
+        let (dtype, found, bytes) = folder.tensor(&name);
+        let found: Vec<u64> = found.iter().map(|axis| *axis as u64).collect();
+        assert_eq!((dtype.as_str(), &found), ("F32", &shape), "{} {name}", case.fixture);
+        let expected = numbers(&name, &shape);
+        let found = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+        // Decays were powers and are logarithms again.
+        let bound = if name.ends_with(".A_log") { 1e-5 } else { 0.0 };
+        let is_near = |(found, expected): (f32, &f32)| (found - expected).abs() <= bound;
+        assert!(found.zip(&expected).all(is_near), "{} {name}", case.fixture);
     }
 }
 
