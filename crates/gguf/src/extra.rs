@@ -267,7 +267,8 @@ fn deepseek(
         config.remove(name);
     }
     // llama.cpp takes both factors for equal, and has a tenth of them.
-    let factor = keys.number("rope.scaling.yarn_log_multiplier")?.map_or(0.0, |tenth| short(10.0 * short(tenth)));
+    let factor =
+        keys.number("rope.scaling.yarn_log_multiplier")?.map_or(0.0, |tenth| short(10.0 * short(tenth)));
     if let Some(Value::Object(scaling)) = config.get_mut("rope_scaling") {
         scaling.extend(object(json!({ "mscale": factor, "mscale_all_dim": factor })));
     }

@@ -66,3 +66,59 @@ fn experts_and_windows_have_their_fields() {
         .map(|field| gemma[field].clone());
     assert_eq!(json!(fields), json!([16, 6, 32]));
 }
+
+#[test]
+fn files_of_one_architecture_are_of_several_models() {
+    let of = |file: File| config(file)["model_type"].clone();
+    let small = base("mistral3");
+    let ministral = small
+        .clone()
+        .float("mistral3.attention.temperature_scale", 0.1)
+        .text("mistral3.rope.scaling.type", "yarn")
+        .float("mistral3.rope.scaling.factor", 16.0)
+        .number("mistral3.rope.scaling.original_context_length", 16)
+        .float("mistral3.rope.scaling.yarn_log_multiplier", 1.0);
+    assert_eq!((of(small), of(ministral)), (json!("mistral"), json!("ministral3")));
+    let latent = |gate: u32| {
+        let keys = [
+            ("attention.key_length_mla", 24),
+            ("attention.value_length_mla", 16),
+            ("attention.kv_lora_rank", 32),
+            ("rope.dimension_count", 8),
+            ("expert_count", 4),
+            ("expert_used_count", 2),
+            ("expert_feed_forward_length", 32),
+            ("expert_gating_func", gate),
+        ];
+        keys.iter()
+            .fold(base("deepseek2"), |file, (key, value)| file.number(&format!("deepseek2.{key}"), *value))
+    };
+    assert_eq!((of(latent(1)), of(latent(2))), (json!("deepseek_v2"), json!("deepseek_v3")));
+    let scores = config(latent(1));
+    assert_eq!((&scores["topk_method"], &scores["q_lora_rank"]), (&json!("greedy"), &Value::Null));
+}
+
+#[test]
+fn windows_come_by_a_period_or_layer_by_layer() {
+    let cohere = |windows: &[i32]| {
+        let file = base("cohere2")
+            .float("cohere2.attention.layer_norm_epsilon", 1e-5)
+            .float("cohere2.logit_scale", 0.25)
+            .number("cohere2.attention.sliding_window", 16);
+        if windows.is_empty() {
+            file
+        } else {
+            file.integers("cohere2.attention.sliding_window_pattern", windows)
+        }
+    };
+    assert_eq!(config(cohere(&[]))["sliding_window_pattern"], 2);
+    assert_eq!(config(cohere(&[0]))["sliding_window_pattern"], 1);
+}
+
+#[test]
+fn rows_of_glm_with_sections_are_halves() {
+    let glm = base("glm4").number("glm4.rope.dimension_count", 16);
+    assert_eq!(config(glm.clone())["rope_traditional"], true);
+    let seeing = config(glm.integers("glm4.rope.dimension_sections", &[2, 3, 3, 0]));
+    assert_eq!((&seeing["rope_traditional"], &seeing["partial_rotary_factor"]), (&json!(false), &json!(0.5)));
+}

@@ -65,3 +65,17 @@ fn a_folder_has_config_template_and_ends() {
     assert_eq!(folder.json("generation_config.json"), json!({ "eos_token_id": [0, 1] }));
     assert_eq!(folder.json("tokenizer_config.json")["chat_template"], "{{ messages[0].content }}");
 }
+
+#[test]
+fn layers_that_predict_further_tokens_are_left_out() {
+    let file = llama(F32, |_, count| rows(count / 64, 64))
+        .number("llama.nextn_predict_layers", 1)
+        .floats_tensor("blk.1.attn_norm.weight", &[64], &[1.0; 64])
+        .floats_tensor("blk.1.nextn.eh_proj.weight", &[64, 128], &[1.0; 64 * 128]);
+    let error = file.clone().write().error();
+    assert!(error.contains("`llama.nextn_predict_layers` is 1 of 1 layers"), "{error}");
+    let file = file.with_number("llama.block_count", 2).write();
+    let (folder, written) = file.convert();
+    assert_eq!(written.changes, ["2 tensors of layers that predict further tokens left out"]);
+    assert_eq!(folder.json("config.json")["num_hidden_layers"], 1);
+}

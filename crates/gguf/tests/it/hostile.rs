@@ -90,6 +90,19 @@ fn what_is_not_read_is_named_with_what_to_take_instead() {
     check(&unknown.write(), "llama files with a tensor `blk.0.ssm_a.weight` are not known");
     let scaled = llama(F32, floats).floats_tensor("blk.0.attn_q.scale", &[1], &[0.5]);
     check(&scaled.write(), "llama files with a tensor `blk.0.attn_q.scale` are not known");
+    let keys = [
+        ("group_count", 2),
+        ("time_step_rank", 4),
+        ("state_size", 8),
+        ("inner_size", 64),
+        ("conv_kernel", 4),
+    ];
+    let cut = keys
+        .iter()
+        .fold(base("qwen35"), |file, (key, value)| file.number(&format!("qwen35.ssm.{key}"), *value));
+    let cut = cut.floats_tensor("token_embd.weight", &[8, 64], &[0.5; 512]);
+    let cut = cut.tensor("blk.0.ssm_out.weight", &[64, 64], 8, vec![0; 64 * 68]);
+    check(&cut.write(), "packed heads of 16 values");
     let twice = llama(F32, floats).floats_tensor("output_norm.weight", &[1], &[1.0]);
     check(&twice.write(), "tensor `output_norm.weight` is there twice");
     check(&base("llama").write(), "`token_embd.weight` is missing");

@@ -1,6 +1,6 @@
 //! Tokenizers of files, with the library that loads them.
 
-use tokenizers::Tokenizer;
+use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, Tokenizer};
 
 use super::writer::{File, base};
 
@@ -57,4 +57,35 @@ fn texts_that_are_not_divided_as_known_are_refused() {
         .floats_tensor("token_embd.weight", &[8, 64], &[0.5; 512]);
     let error = file.write().error();
     assert!(error.contains("`tokenizer.ggml.pre` is martian"), "{error}");
+}
+
+/// A text as the tokenizer with this name divides it.
+fn pieces<'a>(name: &str, text: &'a str) -> Vec<&'a str> {
+    let file = File::default()
+        .text("tokenizer.ggml.pre", name)
+        .text("tokenizer.ggml.model", "gpt2")
+        .texts("tokenizer.ggml.tokens", &["a"])
+        .texts("tokenizer.ggml.merges", &[]);
+    let tokenizer = tokenizer(super::writer::sized(file, "llama"));
+    let mut divided = PreTokenizedString::from(text);
+    tokenizer.get_pre_tokenizer().unwrap().pre_tokenize(&mut divided).unwrap();
+    let pieces = divided.get_splits(OffsetReferential::Original, OffsetType::Byte);
+    pieces.into_iter().map(|(_, (begin, end), _)| &text[begin..end]).collect()
+}
+
+#[test]
+fn texts_are_divided_as_published_tokenizers_divide_them() {
+    for name in ["lfm2", "glm4", "chatglm-bpe", "deepseek-v3", "hunyuan-dense"] {
+        assert_eq!(pieces(name, "ab 12345"), ["ab", " ", "123", "45"], "{name}");
+    }
+    for name in ["phi-2", "exaone4"] {
+        assert_eq!(pieces(name, "ab 12345"), ["ab", " 12345"], "{name}");
+    }
+    assert_eq!(pieces("command-r", "ab 12"), ["ab", " ", "1", "2"]);
+    assert_eq!(pieces("qwen35", "ab 12"), ["ab", " ", "1", "2"]);
+    // A letter with a mark.
+    assert_eq!(pieces("qwen35", "\u{915}\u{93f}"), ["\u{915}\u{93f}"]);
+    assert_eq!(pieces("qwen2", "\u{915}\u{93f}"), ["\u{915}", "\u{93f}"]);
+    let parts = ["\u{65e5}\u{672c}", "ab", "#cd"];
+    assert_eq!(pieces("deepseek-v3", &parts.concat()), parts);
 }

@@ -28,6 +28,13 @@ impl File {
         self.entry(key, 4, &value.to_le_bytes())
     }
 
+    /// In the place of an entry that is there.
+    pub fn with_number(mut self, key: &str, value: u32) -> Self {
+        let name = text(key);
+        self.entries.retain(|entry| !entry.starts_with(&name));
+        self.number(key, value)
+    }
+
     pub fn float(self, key: &str, value: f32) -> Self {
         self.entry(key, 6, &value.to_le_bytes())
     }
