@@ -55,7 +55,7 @@ pub struct Epsilon {
 pub enum Range {
     /// What the file has.
     OfFile,
-    /// bfloat16's: activations exceed float16.
+    /// bfloat16's: activations exceed float16. Source: llama.cpp `src/llama-graph.cpp` (GLM-4), vLLM `deepseek_v2.py`.
     Bf16,
 }
 

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::architecture::Architecture;
 use crate::error::Problem;
 use crate::extra;
+use crate::fields::{object, short};
 use crate::head::Head;
 use crate::metadata::{Metadata, required};
 use crate::rotary::{self, RotaryTensors};
@@ -53,17 +54,4 @@ pub fn of_model(
         }
     }
     Ok(config)
-}
-
-/// The fields of an object.
-pub fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(map) => map,
-        _ => Map::new(),
-    }
-}
-
-/// A float32 of the file as its shortest decimal: 1e-05, not 9.999999747378752e-06.
-pub fn short(number: f64) -> f64 {
-    (number as f32).to_string().parse().unwrap_or(number)
 }

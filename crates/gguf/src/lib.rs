@@ -11,6 +11,7 @@ mod blocks;
 mod config;
 mod error;
 mod extra;
+mod fields;
 mod floats;
 mod folder;
 mod head;

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{object, short};
 use crate::error::Problem;
+use crate::fields::{object, short};
 use crate::metadata::required;
 use crate::sizes::{Keys, Sizes};
 

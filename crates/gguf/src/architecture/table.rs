@@ -143,6 +143,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         name: "glm4",
         model_type: "glm4",
         class: "Glm4ForCausalLM",
+        range: Range::Bf16,
         extra: Extra::Glm4,
         names: &[GLM4],
         ..PLAIN
@@ -151,6 +152,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
         name: "glm4moe",
         model_type: "glm4_moe",
         class: "Glm4MoeForCausalLM",
+        range: Range::Bf16,
         extra: Extra::Glm4Experts,
         names: &[POST_ATTENTION, EXPERTS, SHARED_EXPERTS],
         tensors: CORRECTION,

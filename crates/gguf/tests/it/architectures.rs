@@ -396,7 +396,7 @@ impl Case {
     }
 }
 
-/// The same number, whole or not; for other values, the same value.
+/// Whether values are equal. A number may be whole or not.
 fn is_same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {
