@@ -108,6 +108,8 @@ pub enum Extra {
     Ministral3,
     /// Which layers are convolutions.
     Lfm2,
+    /// Layers with linear attention, and routed experts, in the words of Qwen3-Next.
+    Qwen3Next,
     /// Layers with linear attention.
     Qwen35,
     /// Layers with linear attention, and routed experts.

@@ -62,6 +62,7 @@ pub fn add_to(
         Extra::Hunyuan => json!({ "use_qk_norm": has("blk.0.attn_q_norm.weight") }),
         Extra::Ministral3 => mixers::ministral3(config, keys)?,
         Extra::Lfm2 => mixers::lfm2(keys, sizes, has)?,
+        Extra::Qwen3Next => joined(mixers::qwen3_next(keys, sizes)?, experts::qwen3_next(keys)?),
         Extra::Qwen35 => mixers::qwen35(config, keys, sizes)?,
         Extra::Qwen35Experts => joined(mixers::qwen35(config, keys, sizes)?, experts::qwen2(keys)?),
         Extra::DeepSeek => joined(mixers::latent(config, keys, has)?, experts::deepseek(keys)?),

@@ -13,7 +13,7 @@ MODELS = {
     "mistral": "mistral3", "ministral3": "mistral3", "qwen2_moe": "qwen2moe", "glm4": "glm4", "glm4_moe": "glm4moe",
     "exaone4": "exaone4", "exaone4.full": "exaone4", "cohere": "command-r", "cohere2": "cohere2", "starcoder2": "starcoder2",
     "phi": "phi2", "hunyuan_v1_dense": "hunyuan-dense", "lfm2": "lfm2", "qwen3_5.flat": "qwen35",
-    "qwen3_5": "qwen35", "qwen3_5_moe": "qwen35moe", "deepseek_v3": "deepseek2",
+    "qwen3_5": "qwen35", "qwen3_5_moe": "qwen35moe", "qwen3_next": "qwen3next", "deepseek_v3": "deepseek2",
 }
 # What MLX's names have in place of the published ones, which conversion changes before it looks names up.
 PUBLISHED = [
@@ -37,5 +37,8 @@ models = {}
 for model, architecture in MODELS.items():
     names = gguf.get_tensor_name_map(kinds[architecture], 8)
     tensors = [row[0] for row in json.loads((folder / model / "tensors.json").read_text())["tensors"]]
+    if model == "qwen3_next":  # whose files have experts in every layer, and one projection in two parts
+        tensors = [name for name in tensors if not name.startswith("model.layers.0.mlp.")]
+        tensors = [part for name in tensors for part in dict.fromkeys([name.replace("_qkvz", "_qkv"), name.replace("_qkvz", "_z")])]
     models[model] = {"architecture": architecture, "names": {name: name_in_file(architecture, names, name) for name in tensors}}
 json.dump(models, open(out, "w"), indent=0)

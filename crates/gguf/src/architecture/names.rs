@@ -96,6 +96,7 @@ pub(super) const SHARED_EXPERTS: Names = &[
 pub(super) const LINEAR_ATTENTION: Names = &[
     ("attn_qkv", "linear_attn.in_proj_qkv"),
     ("attn_gate", "linear_attn.in_proj_z"),
+    ("ssm_ba", "linear_attn.in_proj_ba"),
     ("ssm_beta", "linear_attn.in_proj_b"),
     ("ssm_alpha", "linear_attn.in_proj_a"),
     ("ssm_conv1d", "linear_attn.conv1d"),

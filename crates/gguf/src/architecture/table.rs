@@ -227,6 +227,15 @@ pub const ARCHITECTURES: &[Architecture] = &[
         ..PLAIN
     },
     Architecture {
+        name: "qwen3next",
+        model_type: "qwen3_next",
+        class: "Qwen3NextForCausalLM",
+        extra: Extra::Qwen3Next,
+        names: &[POST_ATTENTION, LINEAR_ATTENTION, EXPERTS, SHARED_EXPERT],
+        tensors: DECAYS,
+        ..PLAIN
+    },
+    Architecture {
         name: "qwen35",
         model_type: "qwen3_5",
         class: "Qwen3_5ForConditionalGeneration",

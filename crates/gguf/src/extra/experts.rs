@@ -34,6 +34,11 @@ pub(super) fn qwen2(keys: Keys) -> Result<Value, Problem> {
     }))
 }
 
+pub(super) fn qwen3_next(keys: Keys) -> Result<Value, Problem> {
+    let always = json!({ "norm_topk_prob": true, "decoder_sparse_step": 1, "mlp_only_layers": [] });
+    Ok(joined(qwen2(keys)?, always))
+}
+
 pub(super) fn qwen3(keys: Keys) -> Result<Value, Problem> {
     Ok(json!({
         "num_experts": keys.size("expert_count")?,

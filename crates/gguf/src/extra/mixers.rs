@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::needed;
 use crate::error::Problem;
-use crate::fields::{object, short};
+use crate::fields::{joined, object, short};
 use crate::metadata::required;
 use crate::rotary;
 use crate::sizes::{Keys, Sizes, linear_heads};
@@ -52,7 +52,6 @@ pub(super) fn lfm2(keys: Keys, sizes: &Sizes, has: &dyn Fn(&str) -> bool) -> Res
 }
 
 pub(super) fn qwen35(config: &mut Map<String, Value>, keys: Keys, sizes: &Sizes) -> Result<Value, Problem> {
-    let heads = linear_heads(keys)?;
     config.remove("partial_rotary_factor");
     let mut parameters = object(json!({
         "rope_type": "default",
@@ -64,6 +63,16 @@ pub(super) fn qwen35(config: &mut Map<String, Value>, keys: Keys, sizes: &Sizes)
         sections.truncate(3);
         parameters.insert("mrope_section".to_owned(), json!(sections));
     }
+    Ok(joined(linear(keys)?, json!({ "rope_parameters": parameters })))
+}
+
+pub(super) fn qwen3_next(keys: Keys, sizes: &Sizes) -> Result<Value, Problem> {
+    Ok(joined(linear(keys)?, json!({ "partial_rotary_factor": rotary::part(keys, sizes)? })))
+}
+
+/// Layers with linear attention.
+fn linear(keys: Keys) -> Result<Value, Problem> {
+    let heads = linear_heads(keys)?;
     Ok(json!({
         "linear_num_key_heads": heads.k_heads,
         "linear_num_value_heads": heads.v_heads,
@@ -71,7 +80,6 @@ pub(super) fn qwen35(config: &mut Map<String, Value>, keys: Keys, sizes: &Sizes)
         "linear_value_head_dim": heads.v_dim,
         "linear_conv_kernel_dim": keys.size("ssm.conv_kernel")?,
         "full_attention_interval": keys.count("full_attention_interval")?.unwrap_or(4),
-        "rope_parameters": parameters,
     }))
 }
 

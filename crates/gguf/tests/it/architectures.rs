@@ -161,6 +161,18 @@ const CASES: &[Case] = &[
         ..PLAIN
     },
     Case {
+        fixture: "qwen3_next",
+        keys: DELTA,
+        more: |file, _| {
+            file.number("qwen3next.ssm.inner_size", 64).number("qwen3next.rope.dimension_count", 4)
+        },
+        instead: |_| json!({ "mlp_only_layers": [] }),
+        numbers: |name, numbers, _| match name {
+            name if name.ends_with(".A_log") => numbers.iter().map(|number| -number.exp()).collect(),
+            _ => numbers,
+        },
+    },
+    Case {
         fixture: "qwen3_5.flat",
         keys: DELTA,
         more: |file, config| delta(file, config, "qwen35"),
@@ -350,14 +362,24 @@ fn shape_in_file(name: &str, shape: &[u64]) -> Vec<u64> {
     }
 }
 
-/// A tensor of a fixture: its name, and its shape.
-fn tensors(name: &str) -> Vec<(String, Vec<u64>)> {
-    let rows = fixture(name, "tensors.json")["tensors"].clone();
-    rows.as_array()
-        .unwrap()
-        .iter()
-        .map(|row| serde_json::from_value(json!([row[0], row[1]])).unwrap())
-        .collect()
+/// The tensors of a fixture that files have: names and shapes.
+fn tensors(fixture_name: &str, names: &Value) -> Vec<(String, Vec<u64>)> {
+    let rows = fixture(fixture_name, "tensors.json")["tensors"].clone();
+    let row = |row: &Value| serde_json::from_value::<(String, Vec<u64>)>(json!([row[0], row[1]])).unwrap();
+    let mut tensors = Vec::new();
+    for (name, shape) in rows.as_array().unwrap().iter().map(row) {
+        // Files of Qwen3-Next have queries, keys and values in one tensor, and gates in another.
+        match name.split_once("in_proj_qkvz") {
+            Some((before, after)) => {
+                tensors.extend([("in_proj_qkv", 2), ("in_proj_z", 1)].map(|(part, thirds)| {
+                    (format!("{before}{part}{after}"), vec![shape[0] * thirds / 3, shape[1]])
+                }))
+            }
+            None => tensors.push((name, shape)),
+        }
+    }
+    tensors.retain(|(name, _)| !names[name].is_null());
+    tensors
 }
 
 impl Case {
@@ -380,7 +402,7 @@ impl Case {
         if !file.has(&key("context_length")) {
             file = file.number(&key("context_length"), 256);
         }
-        for (name, shape) in tensors(self.fixture) {
+        for (name, shape) in tensors(self.fixture, names) {
             let numbers = (self.numbers)(&name, numbers(&name, &shape), config);
             file =
                 file.floats_tensor(names[&name].as_str().unwrap(), &shape_in_file(&name, &shape), &numbers);
@@ -422,7 +444,7 @@ fn check(case: &Case) {
     let is_known = |name: &&String| expected.contains_key(*name) || ADDED.contains(&name.as_str());
     let unknown: Vec<_> = found.as_object().unwrap().keys().filter(|name| !is_known(name)).collect();
     assert!(unknown.is_empty(), "{} has {unknown:?}", case.fixture);
-    for (name, shape) in tensors(case.fixture) {
+    for (name, shape) in tensors(case.fixture, &model["names"]) {
         let (dtype, found, bytes) = folder.tensor(&name);
         let found: Vec<u64> = found.iter().map(|axis| *axis as u64).collect();
         assert_eq!((dtype.as_str(), &found), ("F32", &shape), "{} {name}", case.fixture);
