@@ -13,6 +13,8 @@ use crate::paths;
 use crate::process::{output, run};
 use crate::wheel::{Wheel, installed};
 
+/// In the workspace's manifest.
+const PROFILE: &str = "dist";
 const MATURIN: Wheel<'_> = Wheel { name: "maturin", version: "1.16.0", platform: None };
 /// What the wheel says it needs: what MLX's own wheels need.
 const PLATFORM: &str = "manylinux_2_35";
@@ -43,7 +45,7 @@ impl Binary {
         };
         _ = std::fs::remove_dir_all(&wheels);
         let mut command = Command::new(maturin.join("bin/maturin"));
-        command.args(["build", "--release", "--skip-auditwheel", "--out"]).arg(&wheels);
+        command.args(["build", "--profile", PROFILE, "--skip-auditwheel", "--out"]).arg(&wheels);
         if cfg!(target_os = "linux") {
             command.args(["--compatibility", PLATFORM]);
         }
@@ -51,7 +53,7 @@ impl Binary {
         crate::environment::set_by_cargo().for_each(|name| _ = command.env_remove(name));
         command.env_remove("RUSTFLAGS");
         run(command)?;
-        let file = build.join("release/omnibus");
+        let file = build.join(PROFILE).join("omnibus");
         check(&read(&file)?, &environment::folders(&build))
             .map_err(|why| format!("{}: {why}", file.display()))?;
         Ok(Self { file, wheels, epoch })
