@@ -7,6 +7,7 @@ mod grid_quants;
 mod grids;
 mod k_quants;
 mod nonlinear;
+pub mod nvfp4;
 mod requantize;
 mod ternary;
 
@@ -82,6 +83,13 @@ pub fn for_each_group(kind: TensorType, bytes: &[u8], take: &mut dyn FnMut(Group
             TQ1_0 => ternary::tq1_0(block, take),
             TQ2_0 => ternary::tq2_0(block, take),
         }
+    }
+}
+
+/// Calls `take` with each group of new codes of 8 bits for blocks of NVFP4, whose numbers are multiplied by `scale`.
+pub fn for_each_group_of_nvfp4(bytes: &[u8], scale: f32, take: &mut dyn FnMut(Group)) {
+    for block in bytes.chunks_exact(TensorType::Nvfp4.block_bytes()) {
+        requantize::each(&nvfp4::numbers(block).map(|number| number * scale), 8, take);
     }
 }
 

@@ -88,7 +88,10 @@ impl Gguf {
         let architecture = self.architecture(metadata)?;
         let keys = Keys::new(metadata, architecture);
         let sizes = Sizes::read(keys)?;
-        let placed = placed(&self.head, architecture, sizes.layers)?;
+        let mut placed = placed(&self.head, architecture, sizes.layers)?;
+        for placed in &mut placed {
+            placed.scales = self.scales(placed)?;
+        }
         let float = float_type(architecture, &placed);
         let rotary = self.rotary_tensors()?;
         let mut config = config::of_model(&self.head, architecture, &rotary, float.in_config())?;
@@ -100,7 +103,7 @@ impl Gguf {
                 let heads = linear_heads(keys)?;
                 // Columns of packed tensors move in whole groups.
                 let is_cut = |placed: &Placed| {
-                    placed.place.module.ends_with(".out_proj") && Form::of(placed.tensor.kind) != Form::Floats
+                    placed.place.module.ends_with(".out_proj") && placed.form() != Form::Floats
                 };
                 if !heads.v_dim.is_multiple_of(GROUP) && placed.iter().any(is_cut) {
                     return Err(Problem::unsupported(format!("packed heads of {} values", heads.v_dim)));
@@ -146,6 +149,17 @@ impl Gguf {
             long: read(rotary::LONG)?,
             short: read(rotary::SHORT)?,
         })
+    }
+
+    /// [`Placed::scales`].
+    fn scales(&self, placed: &Placed) -> Result<Option<Vec<f32>>, Problem> {
+        let Some(tensor) = placed.scale else { return Ok(None) };
+        let scales = self.numbers(tensor)?;
+        let experts = placed.tensor.shape.first().filter(|_| placed.tensor.shape.len() > 2);
+        if scales.len() != 1 && Some(&scales.len()) != experts {
+            return Err(Problem::broken(format!("tensor `{}` has {} numbers", tensor.name, scales.len())));
+        }
+        Ok(scales.iter().any(|scale| *scale != 1.0).then_some(scales))
     }
 
     /// The numbers of a small tensor.
@@ -196,9 +210,9 @@ fn in_one_line(text: &str) -> String {
 /// One text for each type whose numbers are not what they were.
 fn changes(outcome: &Outcome, plan: &Plan) -> Vec<String> {
     let float = plan.float.in_config();
-    let text = |((kind, kept), count): (&(TensorType, Kept), &usize)| {
+    let text = |((kind, form, kept), count): (&(TensorType, Form, Kept), &usize)| {
         let (name, tensors) = (kind.name(), if *count == 1 { "tensor" } else { "tensors" });
-        match (kept, Form::of(*kind)) {
+        match (kept, form) {
             (Kept::Exactly, _) => None,
             (Kept::PackedAnew, Form::Affine { bits }) => {
                 Some(format!("{count} {tensors} of {name} packed anew with {bits} bits in groups of 32"))

@@ -1,11 +1,9 @@
 //! A tensor of the file as the tensors of a folder: floats, or codes with scales.
 
-use crate::blocks::{self, GROUP, Origin, packing};
+use crate::blocks::nvfp4::{self, NVFP4_GROUP};
+use crate::blocks::{self, GROUP, Group, Origin, packing};
 use crate::floats::{self, FloatType};
 use crate::tensor_type::TensorType;
-
-/// Elements that share a scale of NVFP4.
-pub const NVFP4_GROUP: usize = 16;
 
 /// How a tensor is stored in the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,7 +49,7 @@ pub struct Part {
 }
 
 /// The tensors that a weight becomes, in the order in which [`write`] fills them.
-pub fn parts(kind: TensorType, shape: &[usize], float: FloatType) -> Vec<Part> {
+pub fn parts(form: Form, shape: &[usize], float: FloatType) -> Vec<Part> {
     let with_columns = |columns: usize| {
         let mut shape = shape.to_vec();
         if let Some(last) = shape.last_mut() {
@@ -64,7 +62,7 @@ pub fn parts(kind: TensorType, shape: &[usize], float: FloatType) -> Vec<Part> {
         Part { suffix, dtype, shape, bytes }
     };
     let columns = shape.last().copied().unwrap_or(1);
-    match Form::of(kind) {
+    match form {
         Form::Floats => vec![part("weight", float.name(), shape.to_vec(), float.bytes())],
         Form::Affine { bits } => vec![
             part("weight", "U32", with_columns(columns * bits / 32), 4),
@@ -106,25 +104,42 @@ pub fn convert(
             floats::for_each(kind, bytes, &mut |number| exact &= float.push(change(number), &mut out));
             (vec![out], if exact { Kept::Exactly } else { Kept::Rounded })
         }
-        Form::Affine { bits } => affine(kind, bytes, float, bits),
+        Form::Affine { bits } => {
+            let (parts, exact) = affine(float, bits, |take| blocks::for_each_group(kind, bytes, take));
+            match packing(kind) {
+                Some((_, Origin::PackedAnew)) => (parts, Kept::PackedAnew),
+                _ if exact => (parts, Kept::Exactly),
+                _ => (parts, Kept::Rounded),
+            }
+        }
         Form::Mxfp4 => (mxfp4(bytes), Kept::Exactly),
         Form::Nvfp4 => (nvfp4(bytes), Kept::Exactly),
     }
 }
 
-fn affine(kind: TensorType, bytes: &[u8], float: FloatType, bits: usize) -> (Vec<Vec<u8>>, Kept) {
+/// How NVFP4 is stored that has a scale for the whole tensor, or for each of its experts: MLX's mode has none.
+pub const SCALED_NVFP4: Form = Form::Affine { bits: 8 };
+
+/// The bytes of [`parts`] of [`SCALED_NVFP4`].
+pub fn convert_scaled_nvfp4(bytes: &[u8], scales: &[f32], float: FloatType) -> (Vec<Vec<u8>>, Kept) {
+    let of_scale = bytes.len().checked_div(scales.len()).unwrap_or(0).max(1);
+    let (parts, _) = affine(float, 8, |take| {
+        for (bytes, scale) in bytes.chunks(of_scale).zip(scales) {
+            blocks::for_each_group_of_nvfp4(bytes, *scale, take);
+        }
+    });
+    (parts, Kept::PackedAnew)
+}
+
+/// Codes, scales and biases of the groups that `each` gives, and whether the latter are kept exactly.
+fn affine(float: FloatType, bits: usize, each: impl FnOnce(&mut dyn FnMut(Group))) -> (Vec<Vec<u8>>, bool) {
     let (mut codes, mut scales, mut biases, mut exact) = (Vec::new(), Vec::new(), Vec::new(), true);
-    blocks::for_each_group(kind, bytes, &mut |group| {
+    each(&mut |group| {
         push_codes(&group.codes, bits, &mut codes);
         exact &= float.push(group.scale, &mut scales);
         exact &= float.push(group.bias, &mut biases);
     });
-    let kept = match packing(kind) {
-        Some((_, Origin::PackedAnew)) => Kept::PackedAnew,
-        _ if exact => Kept::Exactly,
-        _ => Kept::Rounded,
-    };
-    (vec![codes, scales, biases], kept)
+    (vec![codes, scales, biases], exact)
 }
 
 /// Blocks of an exponent and 16 bytes: MLX has the elements in order, two in a byte, the first one low.
@@ -137,19 +152,13 @@ fn mxfp4(bytes: &[u8]) -> Vec<Vec<u8>> {
     vec![codes, scales]
 }
 
-/// Blocks of four scales and four groups of 8 bytes, in whose low halves the first 8 codes of a group are.
+/// Blocks of four scales and 64 codes.
 fn nvfp4(bytes: &[u8]) -> Vec<Vec<u8>> {
     let (mut codes, mut scales) = (Vec::new(), Vec::new());
     for block in bytes.chunks_exact(TensorType::Nvfp4.block_bytes()) {
-        let (of_groups, groups) = block.split_at(4);
-        // ggml knows no sign of a scale, and zero where others have no number.
-        scales.extend(of_groups.iter().map(|scale| if scale & 0x7F == 0x7F { 0 } else { scale & 0x7F }));
-        for group in groups.as_chunks::<8>().0 {
-            let pair = |at: usize| group[at] & 15 | group[at + 1] << 4;
-            let late_pair = |at: usize| group[at] >> 4 | group[at + 1] & 0xF0;
-            codes.extend([0, 2, 4, 6].map(pair));
-            codes.extend([0, 2, 4, 6].map(late_pair));
-        }
+        let (of_groups, of_elements) = nvfp4::parts(block);
+        scales.extend(of_groups);
+        of_elements.as_chunks::<GROUP>().0.iter().for_each(|group| push_codes(group, 4, &mut codes));
     }
     vec![codes, scales]
 }

@@ -1,6 +1,6 @@
 //! Writes a file's tensors as safetensors, one tensor in memory at a time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -9,13 +9,14 @@ use serde_json::{Map, Value, json};
 
 use crate::architecture::{self, Architecture, Norms, Place, Range, RotaryRows};
 use crate::blocks::GROUP;
+use crate::blocks::nvfp4::NVFP4_GROUP;
 use crate::error::{Error, Problem};
 use crate::floats::FloatType;
 use crate::head::{Head, TensorInfo};
 use crate::order::{LinearHeads, Order};
 use crate::rotary;
 use crate::sizes::Sizes;
-use crate::stored::{Form, Kept, NVFP4_GROUP, Part, convert, parts};
+use crate::stored::{Form, Kept, Part, SCALED_NVFP4, convert, convert_scaled_nvfp4, parts};
 use crate::tensor_type::TensorType;
 
 /// A tensor with its place in the folder.
@@ -26,6 +27,10 @@ pub struct Placed<'a> {
     pub place: Place,
     /// Its shape in the folder, rows first.
     pub shape: Vec<usize>,
+    /// Of NVFP4: the tensor of `scales`.
+    pub scale: Option<&'a TensorInfo>,
+    /// What all numbers are multiplied by, or those of each expert. Nothing where that is one.
+    pub scales: Option<Vec<f32>>,
 }
 
 impl Placed<'_> {
@@ -36,9 +41,14 @@ impl Placed<'_> {
         if is_precise { FloatType::F32 } else { folder }
     }
 
+    /// How it is stored.
+    pub fn form(&self) -> Form {
+        if self.scales.is_some() { SCALED_NVFP4 } else { Form::of(self.tensor.kind) }
+    }
+
     /// What is written of it.
     fn named_parts(&self, float: FloatType) -> Vec<(String, Part)> {
-        let parts = parts(self.tensor.kind, &self.shape, self.float(float));
+        let parts = parts(self.form(), &self.shape, self.float(float));
         let module = &self.place.module;
         let name = |part: &Part| match (self.place.suffix, part.suffix) {
             (None, _) => module.clone(),
@@ -55,8 +65,11 @@ pub fn placed<'a>(
     architecture: &Architecture,
     layers: usize,
 ) -> Result<Vec<Placed<'a>>, Problem> {
-    let is_read =
-        |tensor: &&TensorInfo| !rotary::TENSORS.contains(&tensor.name.as_str()) && !is_behind(tensor, layers);
+    let scales = Scales::of(head);
+    let is_read = |tensor: &&TensorInfo| {
+        let is_apart = rotary::TENSORS.contains(&tensor.name.as_str()) || scales.has(tensor);
+        !is_apart && !is_behind(tensor, layers)
+    };
     let tensors = head.tensors.iter().filter(is_read);
     let mut placed = Vec::new();
     for tensor in tensors {
@@ -71,12 +84,41 @@ pub fn placed<'a>(
             return Err(Problem::broken(format!("tensor `{}` is packed, and no matrix", tensor.name)));
         }
         let shape = published_shape(&place.module, &tensor.shape);
-        placed.push(Placed { tensor, place, shape });
+        placed.push(Placed { tensor, place, shape, scale: scales.of_weight(tensor), scales: None });
     }
-    let mut names = std::collections::BTreeSet::new();
+    let mut names = BTreeSet::new();
     match placed.iter().find(|placed| !names.insert((&placed.place.module, placed.place.suffix))) {
         Some(twice) => Err(Problem::broken(format!("tensor `{}` is there twice", twice.tensor.name))),
         None => Ok(placed),
+    }
+}
+
+/// Tensors beside those of NVFP4: a scale of the weight, and one of what it is multiplied with, which stays floats.
+struct Scales<'a> {
+    /// Weights of NVFP4, without the last part of their names.
+    weights: BTreeSet<&'a str>,
+    /// By the same names.
+    scales: BTreeMap<&'a str, &'a TensorInfo>,
+}
+
+impl<'a> Scales<'a> {
+    fn of(head: &'a Head) -> Self {
+        let packed = head.tensors.iter().filter(|tensor| tensor.kind == TensorType::Nvfp4);
+        let scale = |tensor: &'a TensorInfo| Some((tensor.name.strip_suffix(".scale")?, tensor));
+        Self {
+            weights: packed.filter_map(|tensor| tensor.name.strip_suffix(".weight")).collect(),
+            scales: head.tensors.iter().filter_map(scale).collect(),
+        }
+    }
+
+    fn has(&self, tensor: &TensorInfo) -> bool {
+        let names = [".scale", ".input_scale"].map(|suffix| tensor.name.strip_suffix(suffix));
+        names.into_iter().flatten().any(|name| self.weights.contains(name))
+    }
+
+    fn of_weight(&self, tensor: &TensorInfo) -> Option<&'a TensorInfo> {
+        let name = tensor.name.strip_suffix(".weight").filter(|name| self.weights.contains(name))?;
+        self.scales.get(name).copied()
     }
 }
 
@@ -99,11 +141,11 @@ fn published_shape(module: &str, shape: &[usize]) -> Vec<usize> {
 /// The type of a folder's floats: what the architecture's activations need, else what the file has, and float16, which scales of
 /// packed blocks are in, where that is packed. A file of float32 alone keeps it.
 pub fn float_type(architecture: &Architecture, placed: &[Placed]) -> FloatType {
-    let matrices = || placed.iter().map(|placed| placed.tensor).filter(|tensor| tensor.shape.len() > 1);
-    let has = |kind: TensorType| matrices().any(|tensor| tensor.kind == kind);
-    let packed = matrices().any(|tensor| matches!(Form::of(tensor.kind), Form::Affine { .. }));
+    let matrices = || placed.iter().filter(|placed| placed.tensor.shape.len() > 1);
+    let has = |kind: TensorType| matrices().any(|placed| placed.tensor.kind == kind);
+    let packed = matrices().any(|placed| matches!(placed.form(), Form::Affine { .. }));
     match architecture.range {
-        _ if matrices().all(|tensor| tensor.kind == TensorType::F32) => FloatType::F32,
+        _ if matrices().all(|placed| placed.tensor.kind == TensorType::F32) => FloatType::F32,
         Range::Bf16 => FloatType::Bf16,
         Range::OfFile if packed || has(TensorType::F16) => FloatType::F16,
         Range::OfFile => FloatType::Bf16,
@@ -112,7 +154,7 @@ pub fn float_type(architecture: &Architecture, placed: &[Placed]) -> FloatType {
 
 /// `quantization` of the config: the most frequent form, and the modules that differ.
 pub fn quantization(placed: &[Placed]) -> Option<Value> {
-    let forms = || placed.iter().map(|placed| (placed, Form::of(placed.tensor.kind)));
+    let forms = || placed.iter().map(|placed| (placed, placed.form()));
     let mut counts = BTreeMap::new();
     forms()
         .filter(|(_, form)| *form != Form::Floats)
@@ -135,8 +177,8 @@ fn section(form: Form) -> Map<String, Value> {
     fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// What became of the tensors of each type.
-pub type Outcome = BTreeMap<(TensorType, Kept), usize>;
+/// What became of the tensors of each type and form.
+pub type Outcome = BTreeMap<(TensorType, Form, Kept), usize>;
 
 /// Everything that [`write`] needs of a model.
 pub struct Plan<'a> {
@@ -174,11 +216,15 @@ pub fn write(
         file.read_exact(&mut bytes).map_err(failed(input))?;
         let (order, rows) = (plan.order(placed), tensor.shape.first().copied().unwrap_or(1));
         let bytes = order.rows(bytes, rows);
-        let (parts, kept) = convert(tensor.kind, &bytes, placed.float(plan.float), plan.change(placed));
+        let float = placed.float(plan.float);
+        let (parts, kept) = match &placed.scales {
+            Some(scales) => convert_scaled_nvfp4(&bytes, scales, float),
+            None => convert(tensor.kind, &bytes, float, plan.change(placed)),
+        };
         for part in parts {
             out.write_all(&order.columns(part, rows)).map_err(failed(output))?;
         }
-        *outcome.entry((tensor.kind, kept)).or_insert(0) += 1;
+        *outcome.entry((tensor.kind, placed.form(), kept)).or_insert(0) += 1;
         read += tensor.bytes;
         progress(read);
     }

@@ -110,6 +110,47 @@ fn blocks_hold_the_numbers_that_llama_cpp_reads() {
 }
 
 #[test]
+fn a_second_scale_of_nvfp4_multiplies_the_numbers() {
+    let case = cases().into_iter().find(|case| case.kind == "NVFP4").unwrap();
+    let file = |scales: &[f32]| {
+        base("qwen2")
+            .tensor("token_embd.weight", &[1, COLUMNS as u64], case.number, case.bytes.clone())
+            .floats_tensor("token_embd.scale", &[scales.len() as u64], scales)
+            .floats_tensor("token_embd.input_scale", &[1], &[3.0])
+            .write()
+    };
+    let scaled = file(&[0.5]);
+    let (folder, written) = scaled.convert();
+    assert_eq!(written.changes, ["1 tensor of NVFP4 packed anew with 8 bits in groups of 32"]);
+    let largest = case.floats.iter().fold(0.0_f32, |most, number| most.max(number.abs()));
+    for (found, expected) in unpacked(&folder, "model.embed_tokens").iter().zip(&case.floats) {
+        assert!((found - 0.5 * expected).abs() <= 0.006 * largest, "{found} for half of {expected}");
+    }
+    assert!(file(&[1.0]).convert().1.changes.is_empty());
+    assert!(file(&[1.0, 2.0]).error().contains("tensor `token_embd.scale` has 2 numbers"));
+}
+
+#[test]
+fn scales_of_experts_multiply_each_its_own() {
+    let case = cases().into_iter().find(|case| case.kind == "NVFP4").unwrap();
+    let file = ["expert_count", "expert_used_count"]
+        .iter()
+        .fold(base("llama"), |file, key| file.number(&format!("llama.{key}"), 2));
+    let file = file
+        .floats_tensor("token_embd.weight", &[8, 64], &[0.5; 512])
+        .tensor("blk.0.ffn_up_exps.weight", &[2, 1, 128], case.number, case.bytes.clone())
+        .floats_tensor("blk.0.ffn_up_exps.scale", &[2], &[0.5, 2.0])
+        .write();
+    let (folder, _) = file.convert();
+    let found = unpacked(&folder, "model.layers.0.block_sparse_moe.switch_mlp.up_proj");
+    let largest = case.floats.iter().fold(0.0_f32, |most, number| most.max(number.abs()));
+    for (at, (found, number)) in found.iter().zip(&case.floats).enumerate() {
+        let expected = number * if at < 128 { 0.5 } else { 2.0 };
+        assert!((found - expected).abs() <= 0.012 * largest, "{at}: {found} for {expected}");
+    }
+}
+
+#[test]
 fn a_model_of_several_types_names_them_by_module() {
     let cases = cases();
     let of = |kind: &str| cases.iter().find(|case| case.kind == kind).unwrap();
