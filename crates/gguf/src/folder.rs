@@ -88,6 +88,9 @@ impl Gguf {
         let architecture = self.architecture(metadata)?;
         let keys = Keys::new(metadata, architecture);
         let sizes = Sizes::read(keys)?;
+        if sizes.layers > self.head.tensors.len() {
+            return Err(Problem::broken(format!("{} layers without tensors", sizes.layers)));
+        }
         let mut placed = placed(&self.head, architecture, sizes.layers)?;
         for placed in &mut placed {
             placed.scales = self.scales(placed)?;

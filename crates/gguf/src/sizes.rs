@@ -95,7 +95,8 @@ impl Sizes {
 pub fn linear_heads(keys: Keys) -> Result<LinearHeads, Problem> {
     let (k_heads, v_heads) = (keys.size("ssm.group_count")?, keys.size("ssm.time_step_rank")?);
     let (k_dim, values) = (keys.size("ssm.state_size")?, keys.size("ssm.inner_size")?);
-    if !v_heads.is_multiple_of(k_heads) || !values.is_multiple_of(v_heads) {
+    let keys_fit = k_heads.checked_mul(k_dim).is_some_and(|keys| u32::try_from(keys).is_ok());
+    if !keys_fit || !v_heads.is_multiple_of(k_heads) || !values.is_multiple_of(v_heads) {
         return Err(Problem::unsupported(format!(
             "linear attention of {values} values in {v_heads} heads, of {k_heads} heads of keys"
         )));

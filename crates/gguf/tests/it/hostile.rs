@@ -78,6 +78,21 @@ fn tensors_stay_within_the_file() {
 }
 
 #[test]
+fn sizes_of_metadata_stay_within_the_file() {
+    let embedding = |file: File| file.floats_tensor("token_embd.weight", &[8, 64], &[0.5; 512]).write();
+    let huge = base("exaone4").with_number("exaone4.block_count", u32::MAX);
+    check(
+        &embedding(huge.number("exaone4.attention.sliding_window", 8)),
+        "4294967295 layers without tensors",
+    );
+    let huge = [("group_count", u32::MAX), ("time_step_rank", u32::MAX), ("state_size", u32::MAX)]
+        .iter()
+        .fold(base("qwen35"), |file, (key, value)| file.number(&format!("qwen35.ssm.{key}"), *value));
+    let huge = huge.number("qwen35.ssm.inner_size", u32::MAX).number("qwen35.ssm.conv_kernel", 4);
+    check(&embedding(huge), "linear attention of 4294967295 values");
+}
+
+#[test]
 fn what_is_not_read_is_named_with_what_to_take_instead() {
     let other = File::default().tensor("t", &[1, 256], 41, vec![0; 66]);
     check(&other.write(), "tensor `t` is of the type Q1_0, which is not read; take the safetensors");
