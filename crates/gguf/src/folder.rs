@@ -13,6 +13,7 @@ use crate::error::{Error, Problem};
 use crate::floats;
 use crate::head::{Head, TensorInfo};
 use crate::metadata::{Metadata, required};
+use crate::order::LinearHeads;
 use crate::rotary::{self, RotaryTensors};
 use crate::sizes::{Keys, Sizes, linear_heads};
 use crate::stored::{Form, Kept};
@@ -101,20 +102,7 @@ impl Gguf {
         if let Some(quantization) = weights::quantization(&placed) {
             config.insert("quantization".to_owned(), quantization);
         }
-        let linear = match architecture.value_heads {
-            ValueHeads::Tiled => {
-                let heads = linear_heads(keys)?;
-                // Columns of packed tensors move in whole groups.
-                let is_cut = |placed: &Placed| {
-                    placed.place.module.ends_with(".out_proj") && placed.form() != Form::Floats
-                };
-                if !heads.v_dim.is_multiple_of(GROUP) && placed.iter().any(is_cut) {
-                    return Err(Problem::unsupported(format!("packed heads of {} values", heads.v_dim)));
-                }
-                Some(heads)
-            }
-            ValueHeads::ByKey => None,
-        };
+        let linear = tiled_heads(keys, architecture, &placed)?;
         Ok(Parts { config, plan: Plan { placed, float, sizes, linear, architecture } })
     }
 
@@ -182,6 +170,25 @@ impl Gguf {
     fn error(&self, problem: Problem) -> Error {
         error(&self.path, self.summary().origin.as_deref(), problem)
     }
+}
+
+/// Heads of linear attention, where the architecture has their values in another order.
+fn tiled_heads(
+    keys: Keys,
+    architecture: &Architecture,
+    placed: &[Placed],
+) -> Result<Option<LinearHeads>, Problem> {
+    if architecture.value_heads == ValueHeads::ByKey {
+        return Ok(None);
+    }
+    let heads = linear_heads(keys)?;
+    // Columns of packed tensors move in whole groups.
+    let is_packed =
+        |placed: &Placed| placed.place.module.ends_with(".out_proj") && placed.form() != Form::Floats;
+    if !heads.v_dim.is_multiple_of(GROUP) && placed.iter().any(is_packed) {
+        return Err(Problem::unsupported(format!("packed heads of {} values", heads.v_dim)));
+    }
+    Ok(Some(heads))
 }
 
 /// A model before its bytes are read.

@@ -18,6 +18,7 @@ mod head;
 mod metadata;
 mod order;
 mod rotary;
+mod scales;
 mod sizes;
 mod stored;
 mod summary;

@@ -15,6 +15,7 @@ use crate::floats::FloatType;
 use crate::head::{Head, TensorInfo};
 use crate::order::{LinearHeads, Order};
 use crate::rotary;
+use crate::scales::Scales;
 use crate::sizes::Sizes;
 use crate::stored::{Form, Kept, Part, SCALED_NVFP4, convert, convert_scaled_nvfp4, parts};
 use crate::tensor_type::TensorType;
@@ -90,35 +91,6 @@ pub fn placed<'a>(
     match placed.iter().find(|placed| !names.insert((&placed.place.module, placed.place.suffix))) {
         Some(twice) => Err(Problem::broken(format!("tensor `{}` is there twice", twice.tensor.name))),
         None => Ok(placed),
-    }
-}
-
-/// Tensors beside those of NVFP4: a scale of the weight, and one of what it is multiplied with, which stays floats.
-struct Scales<'a> {
-    /// Weights of NVFP4, without the last part of their names.
-    weights: BTreeSet<&'a str>,
-    /// By the same names.
-    scales: BTreeMap<&'a str, &'a TensorInfo>,
-}
-
-impl<'a> Scales<'a> {
-    fn of(head: &'a Head) -> Self {
-        let packed = head.tensors.iter().filter(|tensor| tensor.kind == TensorType::Nvfp4);
-        let scale = |tensor: &'a TensorInfo| Some((tensor.name.strip_suffix(".scale")?, tensor));
-        Self {
-            weights: packed.filter_map(|tensor| tensor.name.strip_suffix(".weight")).collect(),
-            scales: head.tensors.iter().filter_map(scale).collect(),
-        }
-    }
-
-    fn has(&self, tensor: &TensorInfo) -> bool {
-        let names = [".scale", ".input_scale"].map(|suffix| tensor.name.strip_suffix(suffix));
-        names.into_iter().flatten().any(|name| self.weights.contains(name))
-    }
-
-    fn of_weight(&self, tensor: &TensorInfo) -> Option<&'a TensorInfo> {
-        let name = tensor.name.strip_suffix(".weight").filter(|name| self.weights.contains(name))?;
-        self.scales.get(name).copied()
     }
 }
 
