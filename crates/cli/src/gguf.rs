@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::{environment, output, progress};
 
 /// Increased when equal files become other folders.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// What a folder was made from, and what could not be kept exactly.
 const STAMP: &str = "gguf.stamp";
 /// The first bytes of every file.
