@@ -58,7 +58,7 @@ pub const SETTINGS: &[Setting] = &[
         section: "Engine",
         commands: GENERATING,
         scope: Scope::Everywhere,
-        help: "Speculative decoding: where draft tokens come from. `ngram` drafts what followed the same tokens before, in the request and in recent answers with its `cache_salt`; `model` asks the model of `--draft-model`, `eagle3` and `dflash` the EAGLE-3 or DFlash head of `--draft-model`, `mtp` the head that the model's own checkpoint has for further tokens. `auto` is, where there is a model or a head, whichever of it and `ngram` makes tokens faster, else `ngram`; on a GPU a checkpoint's own head is used where `mtp` names it. It changes no token, and drafts only where that is measured to be faster.",
+        help: "Speculative decoding: where draft tokens come from. `ngram` drafts what followed the same tokens before, in the request and in recent answers with its `cache_salt`; `model` asks the model of `--draft-model`, `eagle3` and `dflash` the EAGLE-3 or DFlash head of `--draft-model`, `mtp` the head that the model's own checkpoint has for further tokens. `auto` is, where there is a model or a head, whichever of it and `ngram` makes tokens faster, else `ngram`; on a GPU a checkpoint's own head is used where `mtp` names it. On a CPU it changes no token, on a GPU no more than another batch does, and it drafts only where that is measured to be faster.",
         set: choose,
     },
     Setting {
