@@ -25,7 +25,10 @@ const FLAGS: [&str; 9] = [
 ];
 
 /// Gets the compiler, if it is not there, and compiles every text.
-pub fn run(_: &[String]) -> Result<(), String> {
+pub fn run(arguments: &[String]) -> Result<(), String> {
+    if !arguments.is_empty() {
+        return Err(format!("takes nothing, not `{}`", arguments.join(" ")));
+    }
     let texts = kernel_texts::of("metal")?;
     let wheels = zig::folder()?;
     let Some([zig]) = wheel::installed([zig::WHEEL], &wheels)? else { return Ok(()) };

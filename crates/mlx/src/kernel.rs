@@ -30,7 +30,7 @@ pub struct KernelSource<'a> {
 pub type TemplateArg<'a> = (&'a str, TemplateValue);
 
 /// The value of a template parameter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TemplateValue {
     /// An `int`.
     Int(i32),

@@ -13,7 +13,7 @@ use super::source::Dialect;
 use crate::array::{Array, list, unlist};
 use crate::device;
 use crate::error::{Error, Result};
-use crate::fast::{CustomKernel, KernelSource, Launch, TemplateArg};
+use crate::fast::{CustomKernel, KernelSource, Launch};
 use crate::planned::is_planned;
 
 impl Plan {
@@ -45,7 +45,7 @@ pub fn written_by(arrays: &[&Array], written: &Array) -> Result<Vec<Array>> {
 }
 
 /// A kernel and the values of its constants.
-type Key = (&'static str, Vec<TemplateArg<'static>>);
+type Key = (&'static str, Vec<i32>);
 
 thread_local! {
     /// Made once per thread: arrays belong to their thread, too.
@@ -54,7 +54,7 @@ thread_local! {
 
 fn with_kernel<R>(plan: &Plan, dialect: Dialect, call: impl FnOnce(&CustomKernel) -> Result<R>) -> Result<R> {
     MADE.with_borrow_mut(|made| {
-        let key = (plan.kernel.name, plan.constants.clone());
+        let key = (plan.kernel.name, plan.numbers().collect());
         let kernel = match made.entry(key) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => {

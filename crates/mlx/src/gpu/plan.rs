@@ -47,6 +47,15 @@ impl Plan {
         self.constants.iter().map(declaration).collect()
     }
 
+    /// The values of the constants, in their order, which is a kernel's own.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = i32> {
+        self.constants.iter().map(|(_, value)| match value {
+            TemplateValue::Int(value) => *value,
+            TemplateValue::Bool(value) => i32::from(*value),
+            TemplateValue::Dtype(dtype) => *dtype as i32,
+        })
+    }
+
     /// Threadgroup memory that a launch gets beside what the kernel declares: its constant `SHARED`.
     pub fn shared_bytes(&self) -> i32 {
         self.number("SHARED").unwrap_or(0)

@@ -19,7 +19,6 @@ use super::source::{Dialect, NextKernel, UPLOAD};
 use crate::array::{Array, list, unlist};
 use crate::dtype::Dtype;
 use crate::error::{Error, Result};
-use crate::fast::TemplateValue;
 use crate::planned::{PlannedGpu, is_planned, planned_gpu};
 
 /// Whether programs are used: not yet known, yes, or no.
@@ -112,14 +111,9 @@ fn probe() -> Result<bool> {
 }
 
 fn program(plan: &Plan, inputs: &[Dtype]) -> Option<Program> {
-    let constants = plan.constants.iter().map(|(_, value)| match value {
-        TemplateValue::Int(value) => *value,
-        TemplateValue::Bool(value) => i32::from(*value),
-        TemplateValue::Dtype(dtype) => *dtype as i32,
-    });
     let outputs = plan.outputs.iter().map(|(_, dtype)| *dtype as i32);
     let types = inputs.iter().map(|dtype| *dtype as i32).chain(outputs);
-    let key: Key = (plan.kernel.name, constants.chain(types).chain([plan.threads]).collect());
+    let key: Key = (plan.kernel.name, plan.numbers().chain(types).chain([plan.threads]).collect());
     if let Some(known) = PROGRAMS.with_borrow(|programs| programs.get(&key).cloned()) {
         return known;
     }
